@@ -1,0 +1,30 @@
+"""Every default, limit and environment variable of the project, typed and validated (ground layer).
+
+A settings object that exists is valid: building one with a bad value raises `SettingsError`, which names the
+field, the value and what was expected.
+"""
+
+from sidedraft.settings.base import Settings, SettingsError, build
+from sidedraft.settings.engine import EngineSettings
+from sidedraft.settings.environment import cache_directory, runtime_directory
+from sidedraft.settings.server import ServerSettings
+from sidedraft.settings.units import GIB, KIB, MIB, format_bytes, parse_bytes
+from sidedraft.settings.verifier import VerifierSettings
+from sidedraft.settings.wire import WireLimits
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MIB",
+    "EngineSettings",
+    "ServerSettings",
+    "Settings",
+    "SettingsError",
+    "VerifierSettings",
+    "WireLimits",
+    "build",
+    "cache_directory",
+    "format_bytes",
+    "parse_bytes",
+    "runtime_directory",
+]
