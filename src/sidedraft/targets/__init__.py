@@ -1,0 +1,1 @@
+"""The target model as an inference engine runs it, with its residual stream tapped."""
