@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from sidedraft.settings import (
     cache_directory,
     format_bytes,
     parse_bytes,
+    read_file,
     runtime_directory,
 )
 
@@ -108,6 +110,42 @@ def test_sizes_are_read_as_people_write_them(text: str | int, count: int) -> Non
 def test_other_sizes_are_refused(text: str | int) -> None:
     with pytest.raises(SettingsError, match="kv_memory"):
         parse_bytes("kv_memory", text)
+
+
+def test_text_is_read_as_the_number_it_stands_for() -> None:
+    settings = build(ServerSettings, WEIGHTS | {"kv_memory": "3MiB", "window": "7", "max_depth": "2"})
+    assert (settings.kv_memory, settings.window, settings.max_depth) == (3 * MIB, 7, 2)
+
+
+def test_a_file_is_a_flat_table_with_either_dash(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text("kv-memory = '1GiB'\nmax_requests = 3\nnamespaces = ['a', 'b']\n")
+    values = read_file(file, ServerSettings.__struct_fields__)
+    settings = build(ServerSettings, WEIGHTS | values)
+    assert (settings.kv_memory, settings.max_requests, settings.namespaces) == (GIB, 3, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kv_memory =", "TOML"),
+        ("colour = 1", "'colour'"),
+        ("[server]\nwindow = 1", "'server'"),
+        ("kv_memory = 1\nkv-memory = 1", "twice"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError) as caught:
+        read_file(file, ServerSettings.__struct_fields__)
+    assert str(file) in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file"):
+        read_file(tmp_path / "none.toml", ())
 
 
 def test_sizes_are_shown_in_binary_units() -> None:

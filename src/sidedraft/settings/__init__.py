@@ -4,9 +4,11 @@ A settings object that exists is valid: building one with a bad value raises `Se
 field, the value and what was expected.
 """
 
-from sidedraft.settings.base import Settings, SettingsError, build
+from sidedraft.settings.base import Settings, build
 from sidedraft.settings.engine import EngineSettings
 from sidedraft.settings.environment import cache_directory, runtime_directory
+from sidedraft.settings.errors import SettingsError
+from sidedraft.settings.file import read_file
 from sidedraft.settings.server import ServerSettings
 from sidedraft.settings.units import GIB, KIB, MIB, format_bytes, parse_bytes
 from sidedraft.settings.verifier import VerifierSettings
@@ -26,5 +28,6 @@ __all__ = [
     "cache_directory",
     "format_bytes",
     "parse_bytes",
+    "read_file",
     "runtime_directory",
 ]

@@ -9,21 +9,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-_SHOWN = 80
-"""Characters of a bad value that an error repeats."""
-
-
-class SettingsError(ValueError):
-    """A setting has a value it cannot have."""
-
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        shown = repr(value)
-        if len(shown) > _SHOWN:
-            shown = shown[:_SHOWN] + "..."
-        super().__init__(f"{field}: {shown} is not allowed; expected {expected}")
-        self.field = field
-        self.value = value
-        self.expected = expected
+from sidedraft.settings.errors import SettingsError
+from sidedraft.settings.units import SIZE, parse_bytes
 
 
 @functools.cache
@@ -71,10 +58,29 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 def build(cls: type[AnySettings], values: Mapping[str, Any]) -> AnySettings:
     """Settings from names and values of another source (a file, flags); unknown names are errors.
 
-    Lists become tuples, as TOML and flags know no tuples.
+    Such sources have no tuples and may know text only: lists become tuples, and text given for a number is
+    read as one, sizes with their units.
     """
-    known = cls.__struct_fields__
+    hints = _hints(cls)
     for name in values:
-        if name not in known:
-            raise SettingsError(name, values[name], f"one of the settings {', '.join(known)}")
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        if name not in hints:
+            raise SettingsError(name, values[name], f"one of the settings {', '.join(hints)}")
+    return cls(**{name: _read(name, value, hints[name]) for name, value in values.items()})
+
+
+def _read(name: str, value: Any, hint: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, str):
+        if _is_size(hint):
+            return parse_bytes(name, value)
+        try:
+            return msgspec.convert(value, hint, strict=False)
+        except msgspec.ValidationError:
+            return value  # the constructor says what is wrong with it
+    return value
+
+
+def _is_size(hint: Any) -> bool:
+    metadata = getattr(hint, "__metadata__", ())
+    return any(isinstance(part, msgspec.Meta) and part.extra == SIZE for part in metadata)

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from sidedraft.settings.base import Settings
-from sidedraft.settings.units import GIB, MIB
+from sidedraft.settings.units import GIB, MIB, SIZE
 
-Memory = Annotated[int, Meta(ge=1, le=1 << 50, description="a size above zero, such as 1GiB")]
+Memory = Annotated[int, Meta(ge=1, le=1 << 50, description="a size above zero, such as 1GiB", extra=SIZE)]
 Requests = Annotated[int, Meta(ge=1, le=4096, description="a count from 1 to 4096")]
 Depth = Annotated[int, Meta(ge=1, le=64, description="a depth from 1 to 64")]
 Window = Annotated[int, Meta(ge=1, le=1 << 30, description="a number of rows, at least 1")]

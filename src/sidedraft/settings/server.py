@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from sidedraft.settings.base import Settings, SettingsError
+from sidedraft.settings.base import Settings
 from sidedraft.settings.engine import Depth, EngineSettings, Memory, Requests, Window
+from sidedraft.settings.errors import SettingsError
 from sidedraft.settings.units import GIB
 from sidedraft.settings.wire import WireLimits
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from sidedraft.settings.base import SettingsError
+from sidedraft.settings.errors import SettingsError
 
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+
+SIZE = {"unit": "bytes"}
+"""`msgspec.Meta.extra` of a field that may be given as text with a unit."""
 
 _UNITS = {
     "": 1,

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from sidedraft.settings.base import Settings, SettingsError
+from sidedraft.settings.base import Settings
+from sidedraft.settings.errors import SettingsError
 from sidedraft.settings.wire import WireLimits
 
 Seconds = Annotated[float, Meta(gt=0, le=3600, description="seconds, above 0 and at most 3600")]

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from sidedraft.settings.base import Settings, SettingsError
-from sidedraft.settings.units import KIB, MIB
+from sidedraft.settings.base import Settings
+from sidedraft.settings.errors import SettingsError
+from sidedraft.settings.units import KIB, MIB, SIZE
 
-Size = Annotated[int, Meta(ge=1, le=1 << 40, description="a number of bytes, at least 1")]
+Size = Annotated[int, Meta(ge=1, le=1 << 40, description="a number of bytes, at least 1", extra=SIZE)]
 Count = Annotated[int, Meta(ge=1, le=1 << 24, description="a count, at least 1")]
 
 
