@@ -58,6 +58,16 @@ class TransportError(Exception):
     """The transport itself cannot go on (address in use, no permission, sockets closed)."""
 
 
+MAX_FRAMES = 2
+"""Frames of a message: a header and at most one payload."""
+
+
+def check_frames(frames: Sequence[Frame]) -> None:
+    """Refuse to send what no peer accepts; raises ValueError."""
+    if not 1 <= len(frames) <= MAX_FRAMES:
+        raise ValueError(f"frames: {len(frames)} is not allowed; expected a header and at most one payload")
+
+
 class Channel(Protocol):
     """The verifier's end. Reconnects by itself, in the background, for ever."""
 
