@@ -1,0 +1,1 @@
+"""One package an inference engine; each may import its engine, and no other part of Sidedraft does."""
