@@ -2,18 +2,28 @@
 
 A message is one header frame and at most one payload frame. The header of `Advances` and `Answers` is a
 struct of columns defined in `wire.batch`; all other messages are a header alone and stand here.
-Unknown fields are refused: a new field belongs to a new minor version or a feature.
+Unknown fields are refused: a new field belongs to a new minor version or a feature (`wire.versions`).
+Lengths are bounded here, while decoding; ranges are checked by `wire.validate`, which can name the value.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
+
+from sidedraft.wire.limits import MAX_BATCH, MAX_LIST, MAX_TAPS
 
 PROTOCOL = 1
 """Major version. Peers of different majors refuse each other."""
 
 MINOR_LOWEST = 0
 MINOR_HIGHEST = 0
+
+Names = Annotated[tuple[str, ...], Meta(max_length=MAX_LIST)]
+Taps = Annotated[tuple[int, ...], Meta(max_length=MAX_TAPS)]
+Ids = Annotated[tuple[int, ...], Meta(max_length=MAX_BATCH)]
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -23,7 +33,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field
 class TargetFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The target as the verifier runs it. Widths and taps must equal what the draft was trained for."""
 
-    taps: tuple[int, ...]
+    taps: Taps
     """Aux ids as captured, ascending: `k` is the residual stream entering layer `k`, that is the output of
     layer `k - 1`; `n_layers` is the last layer's output before the final norm."""
     stream: str = "residual"
@@ -57,13 +67,13 @@ class Hello(Message, frozen=True, tag="hello", kw_only=True):
     namespace: str = "default"
     target: TargetFacts
     draft: DraftFacts
-    row_formats: tuple[str, ...]
+    row_formats: Names
     """Offered row formats (`rows.FORMATS` names), best first."""
     max_depth: int
     """Greatest depth this verifier will ask for."""
     max_position: int
     """Greatest absolute position it can send (its max_model_len)."""
-    features: tuple[str, ...] = ()
+    features: Names = ()
     strict_identity: bool = False
     """Refuse an identity that is only partly known."""
 
@@ -97,7 +107,7 @@ class Welcome(Message, frozen=True, tag="welcome", kw_only=True):
     row_format: str
     max_depth: int
     limits: SessionLimits
-    features: tuple[str, ...] = ()
+    features: Names = ()
     identity: str
     """`full` when both digests were compared, else `partial`."""
     confidence: bool = False
@@ -150,8 +160,8 @@ class Release(Message, frozen=True, tag="release", kw_only=True):
 
     session: int
     epoch: int
-    requests: tuple[int, ...]
-    generations: tuple[int, ...]
+    requests: Ids
+    generations: Ids
 
 
 class Goodbye(Message, frozen=True, tag="goodbye", kw_only=True):

@@ -1,0 +1,117 @@
+"""Header frames: which types an end sends and understands, and msgpack to and from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+from sidedraft.wire import messages as m
+from sidedraft.wire.batch import Advances, Answers
+from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.limits import MAX_HEADER
+from sidedraft.wire.payload import Frame
+
+ToServer = m.Hello | Advances | m.Heartbeat | m.Release | m.Goodbye
+ToVerifier = m.Welcome | m.Refusal | Answers | m.Pulse | m.Credit | m.Goodbye | m.Failure
+Header = ToServer | ToVerifier
+
+
+class End(Enum):
+    """Which end of a session something belongs to."""
+
+    VERIFIER = "verifier"
+    SERVER = "server"
+
+    @property
+    def peer(self) -> End:
+        return End.SERVER if self is End.VERIFIER else End.VERIFIER
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """What a header says of itself before it is read properly. Only types are checked."""
+
+    type: str
+    session: int = 0
+    epoch: int = 0
+    protocol: int = 0
+
+
+UNDERSTOOD: dict[End, tuple[type[m.Message], ...]] = {
+    End.SERVER: (m.Hello, Advances, m.Heartbeat, m.Release, m.Goodbye),
+    End.VERIFIER: (m.Welcome, m.Refusal, Answers, m.Pulse, m.Credit, m.Goodbye, m.Failure),
+}
+"""Header types by the end that receives them."""
+
+_decoders: dict[End, msgspec.msgpack.Decoder[Header]] = {
+    End.SERVER: msgspec.msgpack.Decoder(ToServer),
+    End.VERIFIER: msgspec.msgpack.Decoder(ToVerifier),
+}
+_peek = msgspec.msgpack.Decoder(Peek)
+_encode = msgspec.msgpack.Encoder().encode
+
+# msgspec says "Expected `int`, got `str` - at `$.first[3]`".
+_REASON = re.compile(r"Expected (?P<expected>.+?)(?:, got (?P<got>.+?))?(?: - at `(?P<path>.*)`)?")
+
+
+def encode(header: m.Message) -> bytes:
+    """The header's frame.
+
+    Raises:
+        WireError: `too_large`, more than `MAX_HEADER` bytes; send fewer advances in one message.
+    """
+    data = _encode(header)
+    if len(data) > MAX_HEADER:
+        raise _too_large(len(data))
+    return data
+
+
+def decode(data: memoryview, end: End) -> Header:
+    """The header in a frame that reached `end`.
+
+    Raises:
+        WireError: `too_large`; `malformed`; or `version`, a hello of another major.
+    """
+    if data.nbytes > MAX_HEADER:
+        raise _too_large(data.nbytes)
+    try:
+        return _decoders[end].decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _explain(error, data) from None
+
+
+def peek(frames: Sequence[Frame]) -> Peek | None:
+    """Type, session and epoch of a message from a peer not yet known; None when they cannot be read.
+
+    A listener uses it to find the session that a new bulk connection belongs to; the message must still be
+    decoded by that session's codec.
+    """
+    if not frames or (data := memoryview(frames[0])).nbytes > MAX_HEADER:
+        return None
+    try:
+        return _peek.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+def name(header: m.Message | type[m.Message]) -> str:
+    """A message's tag on the wire."""
+    return str(header.__struct_config__.tag)
+
+
+def _too_large(size: int) -> WireError:
+    return WireError(Code.TOO_LARGE, "header", f"{size} bytes", f"at most {MAX_HEADER} bytes")
+
+
+def _explain(error: Exception, data: memoryview) -> WireError:
+    """msgspec's reason in our terms; a peer of another major deserves to hear that this is what is wrong."""
+    seen = peek([data])
+    if seen is not None and seen.type == "hello" and seen.protocol != m.PROTOCOL:
+        return WireError(Code.VERSION, "hello.protocol", seen.protocol, f"{m.PROTOCOL}")
+    found = _REASON.fullmatch(str(error))
+    if found is None:
+        return WireError(Code.MALFORMED, "header", str(error), "a msgpack map of a known message")
+    field = (found["path"] or "header").removeprefix("$.")
+    return WireError(Code.MALFORMED, field, found["got"] or "something else", found["expected"])
