@@ -1,17 +1,17 @@
-"""An `AdvanceBatch` as header and payload, and back. Every rule on an advance stands in `decode`."""
+"""An `AdvanceBatch` as header and payload, and back. Its rules stand in `wire.advance_rules`."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from sidedraft.wire.advance import MAX_CONTEXT_KEY, Advance, Opening
+from sidedraft.wire import advance_rules as rules
+from sidedraft.wire.advance import Advance, Opening
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.batch import AdvanceBatch, Advances, OpeningHeader
-from sidedraft.wire.checks import Column, RowErrors, column, in_range, same_length
+from sidedraft.wire.checks import RowErrors, same_length
 from sidedraft.wire.errors import Code, WireError
-from sidedraft.wire.limits import MAX_PAYLOAD
-from sidedraft.wire.payload import Layout, offsets
+from sidedraft.wire.payload import Layout, expected_size, offsets
 
 
 def layout(batch: AdvanceBatch, row_bytes: int) -> Layout:
@@ -72,124 +72,59 @@ def decode(head: Advances, payload: memoryview, agreement: Agreement) -> Advance
     Raises:
         WireError: the columns differ in length, or hold none or too many advances.
     """
-    n = same_length(head, agreement.limits.batch)
+    same_length(head, agreement.limits.batch)
     batch = AdvanceBatch(head.session, head.epoch, head.serial, head.budget_us, [])
-    errors = RowErrors(head.request, head.generation, head.number)
-    counts, rows = column(head.count), column(head.rows)
-    prefixes = column([0 if o is None else o.prefix for o in head.opening])
-    parts = _layout(counts, prefixes, rows, agreement.row_bytes)
+    columns = rules.columns_of(head)
+    errors = RowErrors(columns)
+    parts = rules.layout(columns, agreement.row_bytes)
     if parts is None or parts.size != len(payload):
-        expected = "counts within bounds" if parts is None else f"{parts.size} bytes, by its header"
-        errors.refuse_all(n, Code.BAD_PAYLOAD, "payload", f"{len(payload)} bytes", expected)
+        errors.refuse_all(Code.BAD_PAYLOAD, "payload", f"{len(payload)} bytes", expected_size(parts))
         batch.refused = errors.in_order()
         return batch
 
-    _check_scalars(errors, head, counts, rows, agreement)
-    _check_openings(errors, head, prefixes)
+    rules.check(errors, head, columns, agreement)
     tokens, tail = parts.split(payload)
-    token_at, row_at = offsets(counts + prefixes), offsets(rows)
+    token_at = offsets(columns["count"] + columns["prefix"])
+    vocab = agreement.vocab_size
     errors.require_values(
-        tokens.view(np.uint32) < agreement.vocab_size,  # as unsigned, negative ids are huge
+        tokens.view(np.uint32) < vocab,  # as unsigned, negative ids are huge
         "tokens",
         tokens,
         token_at,
-        f"0 to {agreement.vocab_size - 1}",
-        Code.BAD_TOKEN,
-    )
-    batch.refused = errors.in_order()
-    table = np.frombuffer(tail, dtype=np.uint8).reshape(int(row_at[-1]), agreement.row_bytes)
-    for i, (begin, end) in enumerate(zip(token_at[:-1].tolist(), token_at[1:].tolist(), strict=True)):
-        if i in errors:
-            continue
-        opening = head.opening[i]
-        own = tokens[begin:end]
-        prefix = 0 if opening is None else opening.prefix
-        batch.advances.append(
-            Advance(
-                request=head.request[i],
-                generation=head.generation[i],
-                number=head.number[i],
-                first=head.first[i],
-                tokens=own[prefix:],
-                next_token=head.next_token[i],
-                depth=head.depth[i],
-                rows_at=head.rows_at[i],
-                rows=table[row_at[i] : row_at[i + 1]] if head.rows[i] else None,
-                opening=None if opening is None else _opening(opening, own[:prefix]),
-            )
-        )
-    return batch
-
-
-def _layout(counts: Column, prefixes: Column, rows: Column, row_bytes: int) -> Layout | None:
-    """The payload's parts, or None when a count is out of all bounds (so that sums cannot overflow)."""
-    for counted in (counts, prefixes, rows):
-        if not in_range(counted, 0, MAX_PAYLOAD).all():
-            return None
-    return Layout(int(counts.sum() + prefixes.sum()), int(rows.sum()) * row_bytes)
-
-
-def _check_scalars(
-    errors: RowErrors, head: Advances, counts: Column, rows: Column, agreement: Agreement
-) -> None:
-    last = agreement.max_position
-    first, rows_at = column(head.first), column(head.rows_at)
-    errors.require(in_range(first, 0, last), "first", head.first, f"0 to {last}")
-    errors.require(
-        counts <= last - first, "count", head.count, lambda i: f"0 to {last - head.first[i]} after first"
-    )
-    vocab = agreement.vocab_size
-    errors.require(
-        in_range(column(head.next_token), 0, vocab - 1),
-        "next_token",
-        head.next_token,
         f"0 to {vocab - 1}",
         Code.BAD_TOKEN,
     )
-    depth = agreement.max_depth
-    errors.require(in_range(column(head.depth), 0, depth), "depth", head.depth, f"0 to {depth}")
-    errors.require(
-        rows <= counts, "rows", head.rows, lambda i: f"0 to {head.count[i]}, its tokens", Code.BAD_ROWS
-    )
-    # The bounds are compared as differences, which cannot overflow where the earlier rules hold.
-    inside = (rows_at - first >= 0) & (rows_at - first <= counts - rows)
-    errors.require(
-        (rows == 0) & (rows_at >= 0) | (rows > 0) & inside,
-        "rows_at",
-        head.rows_at,
-        lambda i: f"{head.first[i]} to {head.first[i] + head.count[i] - head.rows[i]}",
-        Code.BAD_ROWS,
-    )
+    batch.refused = errors.in_order()
+    row_at = offsets(columns["rows"]).tolist()
+    rows = np.frombuffer(tail, dtype=np.uint8).reshape(row_at[-1], agreement.row_bytes)
+    bounds = token_at.tolist()
+    for i in range(len(head.request)):
+        if i not in errors:
+            own_rows = rows[row_at[i] : row_at[i + 1]] if head.rows[i] else None
+            batch.advances.append(_advance(head, i, tokens[bounds[i] : bounds[i + 1]], own_rows))
+    return batch
 
 
-def _check_openings(errors: RowErrors, head: Advances, prefixes: Column) -> None:
-    opened = np.array([o is not None for o in head.opening], dtype=np.bool_)
-    errors.require(
-        opened == (column(head.number) == 0),
-        "opening",
-        ["absent" if o is None else "present" for o in head.opening],
-        lambda i: f"{'present' if head.number[i] == 0 else 'absent'} with number {head.number[i]}",
-        Code.BAD_OPENING,
+def _advance(
+    head: Advances, i: int, tokens: npt.NDArray[np.int32], rows: npt.NDArray[np.uint8] | None
+) -> Advance:
+    """Row i; `tokens` has its prefix in front."""
+    opening, opens = None, head.opening[i]
+    if opens is not None:
+        opening = Opening(tokens[: opens.prefix], opens.context_key, opens.private, opens.lookup)
+        tokens = tokens[opens.prefix :]
+    return Advance(
+        request=head.request[i],
+        generation=head.generation[i],
+        number=head.number[i],
+        first=head.first[i],
+        tokens=tokens,
+        next_token=head.next_token[i],
+        depth=head.depth[i],
+        rows_at=head.rows_at[i],
+        rows=rows,
+        opening=opening,
     )
-    errors.require(
-        ~opened | (prefixes == column(head.first)),
-        "prefix",
-        prefixes,
-        lambda i: f"{head.first[i]} tokens, as first says",
-        Code.BAD_OPENING,
-    )
-    keys = [b"" if o is None else o.context_key for o in head.opening]
-    errors.require(
-        column([len(key) for key in keys]) <= MAX_CONTEXT_KEY,
-        "context_key",
-        [f"{len(key)} bytes" for key in keys],
-        f"at most {MAX_CONTEXT_KEY} bytes",
-        Code.BAD_OPENING,
-    )
-
-
-def _opening(head: OpeningHeader, prefix: npt.NDArray[np.int32]) -> Opening:
-    return Opening(prefix, head.context_key, head.private, head.lookup)
 
 
 def _opening_header(opening: Opening | None) -> OpeningHeader | None:
@@ -200,17 +135,18 @@ def _opening_header(opening: Opening | None) -> OpeningHeader | None:
 
 def _int32(name: str, tokens: npt.NDArray[np.int32], advance: Advance) -> npt.NDArray[np.int32]:
     if tokens.dtype != np.int32 or tokens.ndim != 1:
-        raise _local(Code.BAD_TOKEN, name, f"{tokens.dtype} {list(tokens.shape)}", "int32 [n]", advance)
+        raise _misshapen(Code.BAD_TOKEN, name, tokens, "int32 [n]", advance)
     return tokens
 
 
 def _rows(rows: npt.NDArray[np.uint8], row_bytes: int, advance: Advance) -> npt.NDArray[np.uint8]:
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != row_bytes:
-        expected = f"uint8 [r, {row_bytes}]"
-        raise _local(Code.BAD_ROWS, "rows", f"{rows.dtype} {list(rows.shape)}", expected, advance)
+        raise _misshapen(Code.BAD_ROWS, "rows", rows, f"uint8 [r, {row_bytes}]", advance)
     return rows
 
 
-def _local(code: Code, field: str, value: str, expected: str, advance: Advance) -> WireError:
+def _misshapen(
+    code: Code, field: str, array: npt.NDArray[np.generic], expected: str, advance: Advance
+) -> WireError:
     ids = {"request": advance.request, "generation": advance.generation, "number": advance.number}
-    return WireError(code, field, value, expected, **ids)
+    return WireError(code, field, f"{array.dtype} {list(array.shape)}", expected, **ids)

@@ -18,7 +18,7 @@ Flags = Annotated[list[bool], Meta(max_length=MAX_BATCH)]
 Texts = Annotated[list[str], Meta(max_length=MAX_BATCH)]
 
 
-class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, kw_only=True):
+class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where a batch of answers spent its time on the server, in microseconds."""
 
     queue: int = 0

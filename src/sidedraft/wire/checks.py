@@ -1,12 +1,13 @@
-"""Rules on columns: every broken one is found at once, the first per row is kept.
+"""Rules on the columns of a batch: every broken one is found at once, the first per row is kept.
 
-A batch is checked column by column, so that its cost is not that of a Python loop, and a bad row spoils
-nothing but itself.
+Rules run over whole columns, so that their cost is not that of a Python loop, and a bad row spoils nothing
+but itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,19 +19,46 @@ from sidedraft.wire.limits import MAX_ID
 Column = npt.NDArray[np.int64]
 """One value a row of the batch, shape [n]."""
 Passed = npt.NDArray[np.bool_]
-"""Which rows obey a rule, shape [n]."""
+"""Which rows, or values, obey a rule."""
 
 
-def column(values: Sequence[int]) -> Column:
-    """Integers as int64 [n]. What does not fit becomes -1, which no rule allows, so only its row suffers."""
-    try:
-        return np.array(values, dtype=np.int64)
-    except OverflowError:
-        return np.array([v if v <= MAX_ID else -1 for v in values], dtype=np.int64)
+class Range(NamedTuple):
+    """The closed range of a column, and the code of a row outside it."""
+
+    low: int
+    high: int
+    code: Code = Code.BAD_FIELD
+
+
+IDS: Mapping[str, Range] = {name: Range(0, MAX_ID) for name in ("request", "generation", "number")}
+"""The columns that name what a row is about."""
+
+
+class Columns:
+    """The integer columns of a header, by name."""
+
+    def __init__(self, columns: Mapping[str, list[int]]) -> None:
+        self.lists = columns
+        self._place = {name: i for i, name in enumerate(columns)}
+        rows = list(columns.values())
+        try:
+            self.table: npt.NDArray[np.int64] = np.array(rows, dtype=np.int64)
+        except OverflowError:
+            # What does not fit becomes -1, which no range allows, so that only its row suffers.
+            fitting = [[v if v <= MAX_ID else -1 for v in row] for row in rows]
+            self.table = np.array(fitting, dtype=np.int64)
+
+    def __getitem__(self, name: str) -> Column:
+        values: Column = self.table[self._place[name]]
+        return values
 
 
 def same_length(header: msgspec.Struct, limit: int) -> int:
-    """The common length of a header's columns, 1 to `limit`; else the message cannot be read at all."""
+    """The common length of a header's columns, 1 to `limit`.
+
+    Raises:
+        WireError: `malformed` or `too_large`; the message cannot be divided into rows.
+    """
     lengths = {
         name: len(values)
         for name in header.__struct_fields__
@@ -49,17 +77,29 @@ def same_length(header: msgspec.Struct, limit: int) -> int:
 class RowErrors:
     """The first broken rule of each row of a batch."""
 
-    def __init__(self, requests: Sequence[int], generations: Sequence[int], numbers: Sequence[int]) -> None:
-        self._ids = (requests, generations, numbers)
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
         self._errors: dict[int, WireError] = {}
-        for name, values in zip(("request", "generation", "number"), self._ids, strict=True):
-            self.require(in_range(column(values), 0, MAX_ID), name, values, f"0 to {MAX_ID}")
+
+    def require_ranges(self, ranges: Mapping[str, Range]) -> None:
+        """Refuse rows with a value outside its column's range; the first column that is wrong is named.
+
+        `ranges` has the columns' names in the columns' order.
+        """
+        low = np.array([[r.low] for r in ranges.values()], dtype=np.int64)
+        high = np.array([[r.high] for r in ranges.values()], dtype=np.int64)
+        table = self._columns.table
+        passed = (table >= low) & (table <= high)
+        if passed.all():
+            return
+        for name, (least, most, code), ok in zip(ranges, ranges.values(), passed, strict=True):
+            self.require(ok, name, self._columns.lists[name], f"{least} to {most}", code)
 
     def require(
         self,
         passed: Passed,
         field: str,
-        values: Sequence[object] | npt.NDArray[np.generic],
+        values: Sequence[object],
         expected: str | Callable[[int], str],
         code: Code = Code.BAD_FIELD,
     ) -> None:
@@ -67,9 +107,8 @@ class RowErrors:
         if passed.all():
             return
         for row in np.flatnonzero(~passed).tolist():
-            if row not in self._errors:
-                text = expected if isinstance(expected, str) else expected(row)
-                self.add(row, code, field, values[row], text)
+            text = expected if isinstance(expected, str) else expected(row)
+            self.refuse(row, code, field, values[row], text)
 
     def require_values(
         self,
@@ -84,33 +123,31 @@ class RowErrors:
 
         Row i owns the values `[begins[i], begins[i + 1])`.
         """
+        if passed.all():
+            return
         bad = np.flatnonzero(~passed)
         owners = np.searchsorted(begins, bad, side="right") - 1
         for row, place in zip(*np.unique(owners, return_index=True), strict=True):
-            if int(row) not in self._errors:
-                self.add(int(row), code, field, values[bad[place]].item(), expected)
+            self.refuse(int(row), code, field, values[bad[place]].item(), expected)
 
-    def add(self, row: int, code: Code, field: str, value: object, expected: str) -> None:
-        """Refuse one row. A row whose ids are themselves out of range cannot be named in an answer."""
-        request, generation, number = (ids[row] for ids in self._ids)
+    def refuse(self, row: int, code: Code, field: str, value: object, expected: str) -> None:
+        """Refuse one row, unless it is already. One whose ids are out of range cannot be named."""
+        if row in self._errors:
+            return
         error = WireError(code, field, value, expected)
+        request, generation, number = (self._columns.lists[name][row] for name in IDS)
         if all(0 <= i <= MAX_ID for i in (request, generation, number)):
             error.request, error.generation, error.number = request, generation, number
-        self._errors.setdefault(row, error)
+        self._errors[row] = error
 
-    def refuse_all(self, count: int, code: Code, field: str, value: object, expected: str) -> None:
+    def refuse_all(self, code: Code, field: str, value: object, expected: str) -> None:
         """Refuse every row: the payload cannot be divided among them."""
-        for row in range(count):
-            self.add(row, code, field, value, expected)
+        for row in range(self._columns.table.shape[1]):
+            self.refuse(row, code, field, value, expected)
 
     def __contains__(self, row: int) -> bool:
         return row in self._errors
 
     def in_order(self) -> list[WireError]:
+        """The errors, in the order of the batch."""
         return [self._errors[row] for row in sorted(self._errors)]
-
-
-def in_range(values: Column, low: int, high: int) -> Passed:
-    """bool [n]: inside the closed range."""
-    passed: Passed = (values >= low) & (values <= high)
-    return passed

@@ -109,8 +109,17 @@ class Codec:
             payload = self.pack_payload_into(batch, memoryview(bytearray(size)))
         elif payload.nbytes != size:
             raise WireError(Code.BAD_PAYLOAD, "payload", f"{payload.nbytes} bytes", f"{size} bytes")
-        head = headers.encode(header)
+        head = self._encode_header(header, batch)
         return [head, payload] if size else [head]
+
+    def _encode_header(self, header: Header, batch: Batch) -> bytes:
+        try:
+            return headers.encode(header)
+        except WireError:
+            if isinstance(batch, AdvanceBatch):
+                raise
+            # Answers have to go out: their codes always fit, their words need not.
+            return headers.encode(answer_codec.header(batch, details=False))
 
     def _check(self, header: m.Message, receiver: End, bulk: bool) -> None:
         """Everything but a batch's columns: direction, connection, ranges, session, and what was agreed."""
@@ -130,10 +139,14 @@ class Codec:
         check_agreed(header, agreement.minor, agreement.features)
 
     def _check_payload(self, size: int, bulk: bool) -> None:
-        limits = None if self.agreement is None else self.agreement.limits
-        most = 0 if limits is None else limits.bulk_payload if bulk else limits.control_payload
-        if size > most:
-            raise WireError(Code.TOO_LARGE, "payload", f"{size} bytes", f"at most {most} bytes")
+        """Before a handshake no message has a payload; on the bulk connection every one has."""
+        if not size and not bulk:
+            return
+        limits = self._agreed().limits
+        least, most = (1, limits.bulk_payload) if bulk else (0, limits.control_payload)
+        if not least <= size <= most:
+            code = Code.TOO_LARGE if size > most else Code.BAD_PAYLOAD
+            raise WireError(code, "payload", f"{size} bytes", f"{least} to {most} bytes")
 
     def _layout(self, batch: Batch) -> Layout:
         if isinstance(batch, AdvanceBatch):

@@ -56,6 +56,8 @@ class Code(StrEnum):
     """Identity only partly known, and one side is strict."""
     NAMESPACE = "namespace"
     """No right to the namespace asked for."""
+    NOT_READY = "not_ready"
+    """The server loads or tests itself: say hello again later."""
     DRAINING = "draining"
     """The server is going away and takes no new sessions or requests."""
 
@@ -70,7 +72,8 @@ class WireError(Exception):
     """A peer's message, or one request of it, cannot be used.
 
     `field`, `value` (as text, truncated) and `expected` say why. `request`, `generation` and `number` are
-    set when the fault is confined to one advance or answer; None means that the whole message is unusable.
+    set when the fault is confined to one advance or answer, and its ids can be trusted. One that is raised
+    by decoding concerns the whole message.
     """
 
     def __init__(
@@ -87,7 +90,6 @@ class WireError(Exception):
         super().__init__(code, field, value, expected)
         self.code = code
         self.field = field
-        # An enormous value must not be rendered whole only to be cut.
         self.value = shorten(value if isinstance(value, str) else repr(value))
         self.expected = expected
         self.request = request

@@ -8,43 +8,57 @@ only makes the identity `partial`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 
+from sidedraft.wire.limits import MAX_VOCABULARY
 from sidedraft.wire.messages import TargetFacts
 
 _DIGEST_BYTES = 32
 _SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
-def vocab_digest(tokens: Iterable[tuple[int, bytes]]) -> str:
-    """Hex digest of a vocabulary: pairs of token id and the token's bytes, in any order, ids unique."""
+def vocab_digest(tokens: Mapping[int, bytes]) -> str:
+    """Hex digest of a vocabulary: token id -> the token's bytes, ids from 0 to below 2**31.
+
+    Raises:
+        ValueError: an id out of range.
+    """
     digest = blake2b(digest_size=_DIGEST_BYTES, person=b"sidedraft-vocab")
-    for token, text in sorted(tokens):
+    for token in sorted(tokens):
+        if not 0 <= token <= MAX_VOCABULARY:
+            raise ValueError(f"token id {token}: expected 0 to {MAX_VOCABULARY}")
+        text = tokens[token]
         digest.update(token.to_bytes(4, "little") + len(text).to_bytes(4, "little") + text)
     return digest.hexdigest()
 
 
 def tokenizer_tokens(tokenizer: Mapping[str, object]) -> dict[int, bytes] | None:
-    """The (id, token bytes) map of a parsed `tokenizer.json`; None when its form is not known.
+    """The id -> bytes map of a parsed `tokenizer.json`; None when its form is not known.
 
-    A token's bytes are the UTF-8 of its text as the vocabulary writes it (a byte-level vocabulary writes
-    bytes as printable characters; both ends read the same file, so the writing need not be undone).
+    A token's bytes are the UTF-8 of its text as the vocabulary writes it. A byte-level vocabulary writes
+    bytes as printable characters; as both ends read such a file, the writing need not be undone.
     """
     model = tokenizer.get("model")
     vocab = model.get("vocab") if isinstance(model, Mapping) else None
-    tokens: dict[int, bytes] = {}
-    if isinstance(vocab, Mapping):
-        for text, token in vocab.items():
-            tokens[int(token)] = str(text).encode()
-    elif isinstance(vocab, list):  # unigram: [text, score], the id is the place
-        for token, (text, _score) in enumerate(vocab):
-            tokens[token] = str(text).encode()
-    else:
-        return None
     added = tokenizer.get("added_tokens")
-    for entry in added if isinstance(added, list) else ():
-        tokens[int(entry["id"])] = str(entry["content"]).encode()
+    pairs: list[tuple[object, object]]
+    try:
+        if isinstance(vocab, Mapping):
+            pairs = [(token, text) for text, token in vocab.items()]
+        elif isinstance(vocab, list):  # unigram: [text, score], and a token's id is its place
+            pairs = [(token, entry[0]) for token, entry in enumerate(vocab)]
+        else:
+            return None
+        if isinstance(added, list):
+            pairs += [(entry["id"], entry["content"]) for entry in added]
+    except (KeyError, IndexError, TypeError):
+        return None
+    tokens: dict[int, bytes] = {}
+    for token, text in pairs:
+        if not isinstance(token, int) or not isinstance(text, str):
+            return None
+        tokens[token] = text.encode(errors="surrogatepass")
     return tokens
 
 

@@ -62,6 +62,11 @@ class Layout:
         return used
 
 
+def expected_size(layout: Layout | None) -> str:
+    """For an error on a payload: what the header asks for; None stands for counts beyond any payload."""
+    return "no count beyond any payload" if layout is None else f"{layout.size} bytes, by its header"
+
+
 def _as_bytes(part: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(part).reshape(-1).view(np.uint8)
 
