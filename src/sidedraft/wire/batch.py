@@ -115,7 +115,7 @@ class Answers(Message, frozen=True, tag="answers", kw_only=True):
     detail: Texts
 
 
-def refusal_answer(error: WireError) -> Answer | None:
+def refusal(error: WireError) -> Answer | None:
     """The answer to an advance that was refused, or None when the error names no request."""
     if error.request is None or error.generation is None or error.number is None:
         return None
