@@ -1,0 +1,102 @@
+"""One lane of a channel: a DEALER that connects, and knows when it is connected."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+
+from sidedraft.settings import WireLimits
+from sidedraft.transport.address import Address
+from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event, Frame, Lane, Received
+from sidedraft.transport.zmq.connection import Connection
+from sidedraft.transport.zmq.messages import receive_message, send_message
+from sidedraft.transport.zmq.monitor import Monitor
+from sidedraft.transport.zmq.options import RECONNECT_STALLED, configure_channel
+
+_EVENTS = (
+    zmq.Event.CONNECTED
+    | zmq.Event.CONNECT_DELAYED
+    | zmq.Event.CONNECT_RETRIED
+    | zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.DISCONNECTED
+)
+
+
+class DealerLane:
+    """Reconnects for ever: libzmq does, and where it gives up this starts over."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[Any]],
+        lane: Lane,
+        address: Address,
+        limits: WireLimits,
+        undelivered_limit: int,
+    ) -> None:
+        self.lane = lane
+        self._endpoint = address.endpoint(lane)
+        self._undelivered_limit = undelivered_limit
+        self._connection: Connection | None = None
+        self._up = False
+        self._last_sign = time.monotonic()
+        self.socket = context.socket(zmq.SocketType.DEALER)
+        configure_channel(self.socket, lane, address, limits)
+        self.monitor = Monitor(context, self.socket, _EVENTS)
+        self.socket.connect(self._endpoint)
+
+    def send(self, frames: Sequence[Frame], *, copy: bool) -> bool:
+        return send_message(self.socket, frames, copy=copy)
+
+    def read_messages(self, events: list[Event], most: int) -> None:
+        if self._connection is None or self._connection.ended:
+            self.read_monitor(events)  # a connection's CONNECTED event is there before its first message
+        connection = self._connection
+        for _ in range(most):
+            frames = receive_message(self.socket, MAX_FRAMES)
+            if frames is None:
+                return
+            if connection is not None:
+                connection.delivered()
+            if len(frames) > MAX_FRAMES:
+                if connection is not None:
+                    connection.end(f"a message of more than {MAX_FRAMES} frames")
+            elif connection is None or not connection.ended:
+                events.append(Received(self.lane, [frame.buffer for frame in frames]))
+
+    def read_monitor(self, events: list[Event]) -> None:
+        for event in self.monitor.read():
+            self._last_sign = time.monotonic()
+            if event.kind == zmq.Event.CONNECTED:
+                self._connection = Connection(event.value)
+            elif event.kind == zmq.Event.HANDSHAKE_SUCCEEDED and not self._up:
+                self._up = True
+                events.append(Connected(self.lane))
+            elif event.kind == zmq.Event.DISCONNECTED:
+                reason = self._connection.ended if self._connection is not None else ""
+                self._connection = None
+                if self._up:
+                    self._up = False
+                    events.append(Disconnected(self.lane, reason=reason or "connection lost"))
+
+    def watch(self) -> None:
+        if self._connection is not None:
+            self._connection.watch(self._undelivered_limit)
+        if not self._up and time.monotonic() - self._last_sign > RECONNECT_STALLED:
+            self._start_over()
+
+    def close(self) -> None:
+        self.monitor.close()
+        self.socket.close()
+
+    def _start_over(self) -> None:
+        self._last_sign = time.monotonic()
+        try:
+            self.socket.disconnect(self._endpoint)
+        except zmq.ZMQError as error:
+            if error.errno != errno.ENOENT:  # ENOENT: libzmq has forgotten the endpoint itself
+                raise
+        self.socket.connect(self._endpoint)

@@ -1,0 +1,76 @@
+"""What libzmq does not offer: looking at one of its connections, and ending it, by file descriptor.
+
+A descriptor's number may be used again the moment it is closed, in another thread and without our knowledge.
+So every use pins the open file with `dup` first, and compares what it is with what was noted when the
+connection was accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+
+_TCP_INFO_SIZE = 136
+_BYTES_RECEIVED = struct.Struct("=Q")
+_BYTES_RECEIVED_AT = 128
+"""Of `tcpi_bytes_received` in Linux's `struct tcp_info` (8 bytes, 24 u32, then u64: pacing, max pacing,
+acked, received); the layout only grows at its end."""
+
+
+Identity = tuple[int, int]
+"""Device and inode of an open file: no other file has them as long as it is open."""
+
+
+def identity_of(descriptor: int) -> Identity | None:
+    """What a descriptor means now, None when it is closed."""
+    try:
+        about = os.fstat(descriptor)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
+def bytes_received(descriptor: int, identity: Identity | None) -> int | None:
+    """Bytes the peer has sent on this tcp connection; None when it is gone or not tcp."""
+    with _pinned(descriptor, identity) as connection:
+        if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+        except OSError:
+            return None
+    if len(info) < _TCP_INFO_SIZE:
+        return None
+    received: int = _BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0]
+    return received
+
+
+def shut_down(descriptor: int, identity: Identity | None) -> bool:
+    """End the connection under libzmq, which sees it closed by its peer. False: it was gone already."""
+    with _pinned(descriptor, identity) as connection:
+        if connection is None:
+            return False
+        try:
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return False
+    return True
+
+
+@contextlib.contextmanager
+def _pinned(descriptor: int, identity: Identity | None) -> Iterator[socket.socket | None]:
+    """The connection itself for a moment, or None when the descriptor means something else by now."""
+    try:
+        pinned = os.dup(descriptor)
+    except OSError:
+        yield None
+        return
+    if identity is None or identity_of(pinned) != identity:
+        os.close(pinned)
+        yield None
+        return
+    with socket.socket(fileno=pinned) as connection:
+        yield connection

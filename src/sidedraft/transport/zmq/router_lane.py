@@ -1,0 +1,111 @@
+"""One lane of a listener: a ROUTER, its connections by descriptor, and its peers by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+
+from sidedraft.settings import WireLimits
+from sidedraft.transport.address import Address
+from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event, Frame, Lane, PeerId, Received
+from sidedraft.transport.zmq.connection import Connection
+from sidedraft.transport.zmq.messages import receive_message, send_message
+from sidedraft.transport.zmq.monitor import Monitor
+from sidedraft.transport.zmq.options import configure_listener
+
+_EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
+
+
+class RouterLane:
+    """Not bound yet: the listener does that.
+
+    libzmq's monitor knows connections by descriptor, messages name their peer's id; what joins them is that
+    libzmq tells by which descriptor a message came.
+    """
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[Any]],
+        lane: Lane,
+        address: Address,
+        limits: WireLimits,
+        undelivered_limit: int,
+    ) -> None:
+        self.lane = lane
+        self._undelivered_limit = undelivered_limit
+        self._connections: dict[int, Connection] = {}
+        self._peers: dict[PeerId, Connection] = {}
+        self.socket = context.socket(zmq.SocketType.ROUTER)
+        configure_listener(self.socket, lane, address, limits)
+        self.monitor = Monitor(context, self.socket, _EVENTS)
+
+    def send(self, peer: PeerId, frames: Sequence[Frame]) -> bool:
+        connection = self._peers.get(peer)
+        if connection is None or connection.ended:
+            return False
+        return send_message(self.socket, [peer, *frames])
+
+    def drop(self, peer: PeerId, reason: str) -> None:
+        connection = self._peers.get(peer)
+        if connection is not None:
+            connection.end(reason)
+
+    def read_messages(self, events: list[Event], most: int) -> None:
+        for _ in range(most):
+            parts = receive_message(self.socket, 1 + MAX_FRAMES)
+            if parts is None:
+                return
+            connection = self._origin(parts[0], events)
+            if connection is None or connection.ended:
+                continue
+            connection.delivered()
+            frames = [part.buffer for part in parts[1:]]
+            if 1 <= len(frames) <= MAX_FRAMES:
+                events.append(Received(self.lane, frames, connection.peer))
+            else:
+                connection.end(f"a message of no frame or more than {MAX_FRAMES}")
+
+    def read_monitor(self, events: list[Event]) -> None:
+        for event in self.monitor.read():
+            # A descriptor that is accepted again without a word of its end was closed unseen.
+            known = self._connections.pop(event.value, None)
+            if known is not None:
+                self._depart(known, events)
+            if event.kind == zmq.Event.ACCEPTED:
+                self._connections[event.value] = Connection(event.value)
+
+    def watch(self) -> None:
+        for connection in self._connections.values():
+            connection.watch(self._undelivered_limit)
+
+    def close(self) -> None:
+        self.monitor.close()
+        self.socket.close()
+
+    def _origin(self, sender: zmq.Frame, events: list[Event]) -> Connection | None:
+        """The connection a message came by; None when it is gone, and its message with it."""
+        peer, descriptor = sender.bytes, int(sender.get(zmq.MessageOption.SRCFD))
+        connection = self._peers.get(peer)
+        if connection is not None and connection.descriptor == descriptor:
+            return connection
+        self.read_monitor(events)  # its ACCEPTED event was there before its first message
+        connection = self._connections.get(descriptor)
+        if connection is None:
+            return None
+        # An id that its peer chose may be in use, or have come by a connection that is gone but not yet
+        # reported: the latest message is right.
+        for former in {connection, self._peers.get(peer, connection)}:
+            self._depart(former, events)
+        connection.peer = peer
+        self._peers[peer] = connection
+        events.append(Connected(self.lane, peer))
+        return connection
+
+    def _depart(self, connection: Connection, events: list[Event]) -> None:
+        """A peer that was announced has gone."""
+        if connection.peer and self._peers.get(connection.peer) is connection:
+            del self._peers[connection.peer]
+            events.append(Disconnected(self.lane, connection.peer, connection.ended or "connection lost"))
+        connection.peer = b""
