@@ -1,0 +1,111 @@
+"""What the engine needs of a device besides arithmetic: memory it can copy from, and knowing when it is done.
+
+On the CPU everything is finished when a call returns, so that a mark is always reached and a fetch is free.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Mark(Protocol):
+    """A point in a device's work."""
+
+    def reached(self) -> bool:
+        """Whether everything given to the device before the mark is finished. Does not block."""
+
+    def wait(self) -> None:
+        """Block until it is."""
+
+
+class Runtime(Protocol):
+    """One device, used by one thread on that thread's current stream."""
+
+    device: torch.device
+    graphs: bool
+    """Whether a sequence of kernels of fixed shapes can be captured once and replayed."""
+
+    def host_buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        """Uninitialised host memory that the device copies from and to without blocking."""
+
+    def upload(self, source: Tensor, target: Tensor) -> None:
+        """Copy host memory to the device in stream order; `source` may be reused after a later mark."""
+
+    def fetch(self, source: Tensor) -> Tensor:
+        """The tensor on the host; its values are there once a later mark is reached."""
+
+    def mark(self) -> Mark: ...
+
+
+class _Reached:
+    def reached(self) -> bool:
+        return True
+
+    def wait(self) -> None:
+        return None
+
+
+class CpuRuntime:
+    """Host memory is device memory."""
+
+    device = torch.device("cpu")
+    graphs = False
+
+    def host_buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(shape, dtype=dtype)
+
+    def upload(self, source: Tensor, target: Tensor) -> None:
+        if source.data_ptr() != target.data_ptr():
+            target.copy_(source)
+
+    def fetch(self, source: Tensor) -> Tensor:
+        return source
+
+    def mark(self) -> Mark:
+        return _Reached()
+
+
+class _CudaMark:
+    def __init__(self, device: torch.device) -> None:
+        self._event: torch.cuda.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(device))
+
+    def reached(self) -> bool:
+        return bool(self._event.query())  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        self._event.synchronize()
+
+
+class CudaRuntime:
+    """Page-locked host memory and events on the current stream."""
+
+    graphs = True
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def host_buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.empty(shape, dtype=dtype, pin_memory=True)
+
+    def upload(self, source: Tensor, target: Tensor) -> None:
+        target.copy_(source, non_blocking=True)
+
+    def fetch(self, source: Tensor) -> Tensor:
+        host = torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+        return host.copy_(source, non_blocking=True)
+
+    def mark(self) -> Mark:
+        return _CudaMark(self.device)
+
+
+def runtime_for(device: torch.device) -> Runtime:
+    """The runtime of a device as `resolve_device` gave it. Raises `ValueError` for another kind."""
+    if device.type == "cpu":
+        return CpuRuntime()
+    if device.type == "cuda":
+        return CudaRuntime(device)
+    raise ValueError(f"device: {str(device)!r} is not supported; expected cpu or cuda")

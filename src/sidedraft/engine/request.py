@@ -1,0 +1,28 @@
+"""An open request as the engine's thread knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sidedraft.engine.table import RowTable
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Rows, their names and how far the request has come; its tokens are the `TokenLedger`'s."""
+
+    owner: int
+    id: int
+    generation: int
+    table: RowTable
+    lookup: bool
+    """Whether blocks of others may be used."""
+    committed: int = 0
+    keys: list[bytes] = field(default_factory=list)
+    """Keys of its full blocks; empty for a private request."""
+    closed: bool = False
+
+    def close(self) -> None:
+        """Drop every block; published ones stay findable."""
+        self.closed = True
+        self.table.release()
