@@ -110,9 +110,9 @@ class BlockPool:
     def is_published(self, block: int) -> bool:
         return self._keys[block] is not None
 
-    def frees(self, block: int) -> bool:
-        """Whether its memory could be used at once if its holder dropped it."""
-        return bool(self._references[block] == 1 and self.used[block] <= self.finished)
+    def frees(self, blocks: Blocks) -> npt.NDArray[np.bool_]:
+        """For each block, whether its memory could be used at once if its holder dropped it."""
+        return (self._references[blocks] == 1) & (self.used[blocks] <= self.finished)
 
     def complete(self, launch: int) -> None:
         """That launch and all before it are done."""

@@ -54,19 +54,18 @@ class Ingest:
         self.computed = 0
         """Rows that went through the draft's context projection."""
 
-    def add(self, row_format: str, data: RowBytes, first: int, slots: Slots, ticket: int) -> int:
+    def add(self, row_format: str, data: RowBytes, first: int, slots: Slots, ticket: int) -> None:
         """Rows of positions `first`, `first + 1`, ... for `slots`; those with slot 0 are left out.
 
-        `data` must stay as it is until `flush`. Returns how many rows will be written.
+        `data` must stay as it is until `flush`.
         """
         wanted = np.flatnonzero(slots)
         if len(wanted) == 0:
-            return 0
+            return
         if len(wanted) < len(slots):
             data, slots = data[wanted], slots[wanted]
         rows = _Rows(data, wanted + first, slots, ticket)
         self._waiting.setdefault(row_format, []).append(rows)
-        return len(wanted)
 
     def flush(self) -> list[Written]:
         """Compute and store everything added so far."""

@@ -15,11 +15,11 @@ from sidedraft.wire.errors import WireError
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A work, the request it was applied to (None when refused) and the answer that is taking shape."""
+    """A work, the answer that is taking shape, and the request it was applied to (None when refused)."""
 
     work: Work
-    request: Request | None
     answer: Answer
+    request: Request | None = None
     touched: range = range(0)
     """Blocks that may have become full."""
 

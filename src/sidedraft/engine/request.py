@@ -16,13 +16,8 @@ class Request:
     generation: int
     table: RowTable
     lookup: bool
-    """Whether blocks of others may be used."""
+    """Whether published blocks may be taken over."""
     committed: int = 0
     keys: list[bytes] = field(default_factory=list)
     """Keys of its full blocks; empty for a private request."""
     closed: bool = False
-
-    def close(self) -> None:
-        """Drop every block; published ones stay findable."""
-        self.closed = True
-        self.table.release()

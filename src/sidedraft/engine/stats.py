@@ -27,8 +27,6 @@ class EngineCounters:
     refused: int = 0
     expired: int = 0
     superseded: int = 0
-    failures: int = 0
-    """Launches that an exception ended."""
 
 
 @dataclass(frozen=True, slots=True)

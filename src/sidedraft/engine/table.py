@@ -88,25 +88,30 @@ class RowTable:
         A published block that is cut gives its kept rows to a block of this request's own. Returns (from,
         to): slots whose rows have to be copied for that.
         """
+        size = self._size
         kept = min(kept, len(self.slots))
-        index, inside = divmod(kept, self._size)
-        for dead in range(len(self.blocks) - 1, index + (inside > 0) - 1, -1):
-            self._drop(dead)
-        block = int(self.blocks[index]) if inside else NULL_BLOCK
-        self.slots[kept : (index + 1) * self._size] = 0
-        if block == NULL_BLOCK or not self._pool.is_published(block):
+        cut = kept // size
+        for index in range(len(self.blocks) - 1, cut, -1):
+            self._drop(index)
+        if cut == len(self.blocks):
             return None
-        source = self.slots[index * self._size : kept].copy()
+        source = self.slots[cut * size : kept].copy()
+        if not source.any():
+            self._drop(cut)
+            return None
+        self.slots[kept : (cut + 1) * size] = 0
+        if not self._pool.is_published(int(self.blocks[cut])):
+            return None
         own = self._pool.take()
-        self._pool.use(self.blocks[index : index + 1])
-        self._drop(index)
+        self._pool.use(self.blocks[cut : cut + 1])
+        self._drop(cut)
         if own is None:
             return None
-        self.blocks[index] = own
-        self._oldest = min(self._oldest, index)
-        self._pool.use(self.blocks[index : index + 1], write=True)
-        target = own * self._size + np.arange(inside, dtype=np.int32)
-        self.slots[index * self._size : kept] = target
+        self.blocks[cut] = own
+        self._oldest = min(self._oldest, cut)
+        self._pool.use(self.blocks[cut : cut + 1], write=True)
+        target = own * size + np.arange(len(source), dtype=np.int32)
+        self.slots[cut * size : kept] = target
         return source, target
 
     def let_go_below(self, position: int) -> None:
@@ -121,14 +126,11 @@ class RowTable:
         self.let_go_below(len(self.slots))
 
     def _let_go_oldest(self, before: int) -> bool:
-        for index in range(self._oldest, before):
-            block = int(self.blocks[index])
-            if block == NULL_BLOCK:
-                continue
-            if self._pool.frees(block):
-                self._drop(index)
-                return True
-        return False
+        frees = self._pool.frees(self.blocks[self._oldest : before])
+        if not frees.any():
+            return False
+        self._drop(self._oldest + int(frees.argmax()))
+        return True
 
     def _drop(self, index: int) -> None:
         block = int(self.blocks[index])
