@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sidedraft.verifier.state.entry import Entry
+from sidedraft.verifier.state.entry import Entry, SubmissionError
 from sidedraft.verifier.state.outcome import Draft, NoDraft, Reason
 from sidedraft.wire.advance import MAX_CONTEXT_KEY, Tokens
 
@@ -20,14 +20,6 @@ __all__ = ["Draft", "NoDraft", "Reason", "Rows", "Submission", "SubmissionError"
 
 TokenIds = Sequence[int] | npt.NDArray[np.integer] | Tensor
 Rows = Tensor | npt.NDArray[np.floating]
-
-
-class SubmissionError(ValueError):
-    """A submission contradicts itself, the target, or what was submitted before."""
-
-    def __init__(self, request: Hashable, field: str, value: object, expected: str) -> None:
-        super().__init__(f"request {request!r:.80}: {field} is {value!r:.80}; expected {expected}")
-        self.field = field
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +75,9 @@ def check(one: Submission, *, row_width: int, vocab_size: int, window: int | Non
         raise fail("context_key", f"{len(one.context_key)} bytes", f"at most {MAX_CONTEXT_KEY} bytes")
     rows_at = first if one.rows_at is None else _whole(one, "rows_at", one.rows_at)
     row_count = 0
-    if one.rows is not None:
+    if one.rows is None:
+        rows_at = first
+    else:
         shape = tuple(one.rows.shape)
         if len(shape) != 2 or shape[1] != row_width:
             raise fail("rows", f"of shape {shape}", f"[rows, {row_width}]")

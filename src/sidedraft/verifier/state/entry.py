@@ -8,6 +8,14 @@ from dataclasses import dataclass
 from sidedraft.wire.advance import Tokens
 
 
+class SubmissionError(ValueError):
+    """A submission contradicts itself, the target, or what was submitted before."""
+
+    def __init__(self, request: Hashable, field: str, value: object, expected: str) -> None:
+        super().__init__(f"request {request!r:.80}: {field} is {value!r:.80}; expected {expected}")
+        self.field = field
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """A checked submission without its rows (see `verifier.submission.Submission` for the fields)."""
