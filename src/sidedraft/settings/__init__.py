@@ -9,13 +9,14 @@ from sidedraft.settings.engine import EngineSettings
 from sidedraft.settings.environment import cache_directory, runtime_directory
 from sidedraft.settings.errors import SettingsError
 from sidedraft.settings.file import read_file
-from sidedraft.settings.server import ServerSettings
+from sidedraft.settings.server import HTTP_OFF, ServerSettings
 from sidedraft.settings.units import GIB, KIB, MIB, format_bytes, parse_bytes
 from sidedraft.settings.verifier import VerifierSettings
 from sidedraft.settings.wire import WireLimits
 
 __all__ = [
     "GIB",
+    "HTTP_OFF",
     "KIB",
     "MIB",
     "EngineSettings",

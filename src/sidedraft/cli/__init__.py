@@ -1,0 +1,1 @@
+"""The command line: a module a command, each with `NAME`, `HELP`, `add_arguments(parser)`, `run(args)`."""

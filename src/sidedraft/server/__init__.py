@@ -1,0 +1,1 @@
+"""The draft server: one process, an I/O thread, an engine thread and an HTTP end."""

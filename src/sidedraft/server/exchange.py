@@ -1,0 +1,145 @@
+"""What goes back and forth inside a session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sidedraft.server.answers import group, timings
+from sidedraft.server.counters import IoCounters
+from sidedraft.server.inbox import Order
+from sidedraft.server.outbound import Outbound
+from sidedraft.server.phases import Lifecycle
+from sidedraft.server.reply import Reply
+from sidedraft.server.sessions import Session, Sessions
+from sidedraft.wire import messages as m
+from sidedraft.wire.advance import Answer
+from sidedraft.wire.batch import AdvanceBatch, AnswerBatch, Timings
+from sidedraft.wire.codec import Decoded
+from sidedraft.wire.errors import Code, WireError
+
+if TYPE_CHECKING:
+    from sidedraft.server.reception import Reception
+
+
+class EngineView(Protocol):
+    """What a pulse tells of the engine."""
+
+    def progress(self) -> int:
+        """Steps completed."""
+
+    def queued(self) -> int:
+        """Advances that wait."""
+
+
+class Exchange:
+    """Advances in, answers and credits out. Owned by the I/O thread; never waits."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        reception: Reception,
+        outbound: Outbound,
+        lifecycle: Lifecycle,
+        engine: EngineView,
+        counters: IoCounters,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sessions = sessions
+        self._reception = reception
+        self._outbound = outbound
+        self._lifecycle = lifecycle
+        self._engine = engine
+        self._counters = counters
+        self._clock = clock
+
+    def take(self, session: Session, message: Decoded, bulk_bytes: int) -> None:
+        """One message of a session's verifier, decoded by its codec. `bulk_bytes` is the size of its payload
+        when it came on the bulk connection, else 0.
+
+        Raises `WireError`: the session broke a rule and cannot go on.
+        """
+        match message:
+            case AdvanceBatch():
+                self._advances(session, message, bulk_bytes)
+            case m.Heartbeat():
+                self._pulse(session, message)
+            case m.Release():
+                self._reception.release(session, message)
+            case _:
+                raise WireError(Code.UNEXPECTED, "type", type(message).__name__, "a message of a session")
+
+    def unusable(self, session: Session, error: WireError, bulk_bytes: int) -> None:
+        """A message that could not be decoded: say so, and give its bytes back."""
+        if error.code is Code.STALE_SESSION:
+            self._counters.stale.add()
+        else:
+            self._counters.messages_refused.add()
+            self._outbound.fail(
+                session.control, session.agreement.session, error.code, error.detail, fatal=False
+            )
+        if bulk_bytes:
+            session.bulk_owed += bulk_bytes
+            self._reception.give_back(session.owner, bulk_bytes)
+
+    def answer(self, reply: Reply) -> None:
+        """Send what an engine step gave."""
+        for job in reply.jobs:
+            self._reception.settle(self._sessions.of_owner(job.owner), job)
+        if not reply.answers:
+            return
+        spent = timings(reply, self._clock())
+        for owner, (serial, answers) in group(reply).items():
+            session = self._sessions.of_owner(owner)
+            if session is None:
+                self._counters.stale.add()
+            else:
+                self._send_answers(session, serial, answers, spent)
+
+    def flush(self) -> list[Order]:
+        """Give back the credits that are due; returns what the engine has to do."""
+        for owner, count in self._reception.take_credits().items():
+            session = self._sessions.of_owner(owner)
+            if session is not None:
+                session.bulk_owed -= count
+                self._outbound.send(session, m.Credit(**session.ids, bytes=count))
+        return self._reception.take_orders()
+
+    def forget(self, session: Session) -> None:
+        """The session is over; the engine lets go of its requests."""
+        self._sessions.remove(session)
+        self._reception.release_owner(session)
+
+    def _advances(self, session: Session, batch: AdvanceBatch, bulk_bytes: int) -> None:
+        session.bulk_owed += bulk_bytes
+        credit = session.agreement.limits.bulk_credit
+        if session.bulk_owed > credit:
+            raise WireError(
+                Code.TOO_LARGE, "bulk bytes", session.bulk_owed, f"at most {credit} unacknowledged"
+            )
+        self._counters.advances.add(len(batch.advances) + len(batch.refused))
+        answers = self._reception.admit(session, batch, bulk_bytes, self._clock())
+        self._counters.advances_refused.add(len(answers))
+        if answers:
+            self._send_answers(session, batch.serial, answers, Timings())
+
+    def _send_answers(self, session: Session, serial: int, answers: list[Answer], spent: Timings) -> None:
+        most = session.agreement.limits.batch
+        for start in range(0, len(answers), most):
+            part = AnswerBatch(
+                **session.ids, serial=serial, answers=answers[start : start + most], timings=spent
+            )
+            self._outbound.send(session, part)
+
+    def _pulse(self, session: Session, heartbeat: m.Heartbeat) -> None:
+        self._outbound.send(
+            session,
+            m.Pulse(
+                **session.ids,
+                serial=heartbeat.serial,
+                progress=self._engine.progress(),
+                queued=self._engine.queued(),
+                phase=self._lifecycle.phase.value,
+            ),
+        )

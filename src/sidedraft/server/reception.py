@@ -1,0 +1,146 @@
+"""Puts a session's advances on their way to the engine, and settles what they cost."""
+
+from __future__ import annotations
+
+from sidedraft.engine import Sequencer, Work
+from sidedraft.server.inbox import Order, ReleaseOwner, ReleaseRequest
+from sidedraft.server.job import Job, Receipt
+from sidedraft.server.sessions import Session
+from sidedraft.wire.advance import Advance, Answer
+from sidedraft.wire.batch import AdvanceBatch, refusal
+from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.limits import MAX_ID
+from sidedraft.wire.messages import Release
+
+MAX_UNANSWERED = 16384
+"""Advances of one session that may wait for the engine: far above what a verifier has requests for, and a
+bound for a peer that only sends."""
+
+
+class Reception:
+    """Between messages and the engine's inbox. Owned by the I/O thread."""
+
+    def __init__(self, sequencer: Sequencer) -> None:
+        self._sequencer = sequencer
+        self._orders: list[Order] = []
+        self._credits: dict[int, int] = {}
+
+    def take_orders(self) -> list[Order]:
+        """What the engine has to do since the last call."""
+        orders, self._orders = self._orders, []
+        return orders
+
+    def take_credits(self) -> dict[int, int]:
+        """Bulk bytes to give back, by owner, since the last call."""
+        due, self._credits = self._credits, {}
+        return due
+
+    def admit(self, session: Session, batch: AdvanceBatch, bulk_bytes: int, now: float) -> list[Answer]:
+        """Queue the advances of a batch; returns the answers to those refused right here.
+
+        `bulk_bytes` is the size of the payload when it came on the bulk connection, else 0.
+        """
+        refused = list(batch.refused)
+        room = max(0, MAX_UNANSWERED - session.unanswered)
+        accepted, beyond = batch.advances[:room], batch.advances[room:]
+        refused += [_too_many(advance) for advance in beyond]
+        receipt = Receipt(session.owner, bulk_bytes, len(accepted)) if bulk_bytes else None
+        if receipt is not None and not accepted:
+            self.give_back(session.owner, bulk_bytes)
+        expires = now + batch.budget_us / 1e6 if batch.budget_us else None
+        for advance in accepted:
+            self._push(session, _job(session, advance, batch.serial, receipt, now, expires))
+        answers: list[Answer] = []
+        for error in refused:
+            answer = refusal(error)
+            if answer is not None:
+                answers.append(answer)
+                key = (session.owner, answer.request, answer.generation, answer.number)
+                self._forward(self._sequencer.skip(*key))
+        return answers
+
+    def release(self, session: Session, message: Release) -> None:
+        """Let go of requests; what still waits for a number that never came is given up."""
+        for request, generation in zip(message.requests, message.generations, strict=True):
+            for work in self._sequencer.skip(session.owner, request, generation, MAX_ID):
+                self.settle(session, _as_job(work))
+            self._sequencer.release(session.owner, request, generation)
+            if session.requests.get(request, -1) <= generation:
+                session.requests.pop(request, None)
+            self._orders.append(ReleaseRequest(session.owner, request, generation))
+
+    def release_owner(self, session: Session) -> None:
+        """The session is over."""
+        self._sequencer.release_owner(session.owner)
+        self._orders.append(ReleaseOwner(session.owner))
+
+    def settle(self, session: Session | None, job: Job) -> None:
+        """A job is done with, answered or not: its share of the payload is free."""
+        if session is not None:
+            session.unanswered -= 1
+        if job.receipt is not None:
+            job.receipt.left -= 1
+            if job.receipt.left == 0:
+                self.give_back(job.receipt.owner, job.receipt.bytes)
+
+    def give_back(self, owner: int, bulk_bytes: int) -> None:
+        """Bytes of bulk payload that are free again."""
+        self._credits[owner] = self._credits.get(owner, 0) + bulk_bytes
+
+    def _push(self, session: Session, job: Job) -> None:
+        request, generation = job.advance.request, job.advance.generation
+        session.unanswered += 1
+        before = session.requests.get(request)
+        if before is None or generation > before:
+            if before is not None:
+                # Works of the old generation that wait for a number come out, and are answered, now.
+                self._forward(self._sequencer.skip(session.owner, request, before, MAX_ID))
+            session.requests[request] = generation
+        duplicates = self._sequencer.duplicates
+        self._forward(self._sequencer.push(job))
+        if self._sequencer.duplicates > duplicates:
+            self.settle(session, job)
+
+    def _forward(self, works: list[Work]) -> None:
+        self._orders.extend(map(_as_job, works))
+
+
+def _job(
+    session: Session,
+    advance: Advance,
+    serial: int,
+    receipt: Receipt | None,
+    now: float,
+    expires: float | None,
+) -> Job:
+    agreement = session.agreement
+    return Job(
+        owner=session.owner,
+        namespace=agreement.namespace,
+        target_key=agreement.target_key,
+        row_format=agreement.row_format.name,
+        advance=advance,
+        arrived=now,
+        expires=expires,
+        serial=serial,
+        receipt=receipt,
+    )
+
+
+def _as_job(work: Work) -> Job:
+    """The sequencer hands back what it was given, and only jobs are given to it."""
+    if not isinstance(work, Job):
+        raise TypeError(f"expected a Job, got {type(work).__name__}")
+    return work
+
+
+def _too_many(advance: Advance) -> WireError:
+    return WireError(
+        Code.CAPACITY,
+        "advances",
+        f"more than {MAX_UNANSWERED} unanswered",
+        f"at most {MAX_UNANSWERED} a session",
+        request=advance.request,
+        generation=advance.generation,
+        number=advance.number,
+    )

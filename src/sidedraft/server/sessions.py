@@ -1,0 +1,103 @@
+"""Who is connected: sessions by id and by connection, and how long each may be silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from sidedraft.transport.base import Lane, PeerId
+from sidedraft.wire.agreement import Agreement
+from sidedraft.wire.codec import Codec
+from sidedraft.wire.headers import End
+
+
+class Ids(TypedDict):
+    """Session and epoch."""
+
+    session: int
+    epoch: int
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One verifier's session. Owned by the I/O thread."""
+
+    owner: int
+    """Names the session inside this process; unlike its id it may be logged."""
+    agreement: Agreement
+    verifier: str
+    """The verifier's own label."""
+    control: PeerId
+    heard: float
+    """When anything of it arrived last."""
+    codec: Codec = field(init=False)
+    bulk: PeerId | None = None
+    """Its bulk connection, known from its first message there."""
+    requests: dict[int, int] = field(default_factory=dict)
+    """Open requests and their generation."""
+    unanswered: int = 0
+    """Advances taken and not yet answered."""
+    bulk_owed: int = 0
+    """Bytes of bulk payload received and not yet given back as credit."""
+
+    def __post_init__(self) -> None:
+        self.codec = Codec(End.SERVER, self.agreement)
+
+    @property
+    def ids(self) -> Ids:
+        """What every message of the session carries."""
+        return {"session": self.agreement.session, "epoch": self.agreement.epoch}
+
+
+class Sessions:
+    """The table of sessions. Pure: time is passed in."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Session] = {}
+        self._by_owner: dict[int, Session] = {}
+        self._by_peer: dict[tuple[Lane, PeerId], Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_id.values()))
+
+    def add(self, session: Session) -> None:
+        self._by_id[session.agreement.session] = session
+        self._by_owner[session.owner] = session
+        self._by_peer[Lane.CONTROL, session.control] = session
+
+    def of_peer(self, lane: Lane, peer: PeerId) -> Session | None:
+        return self._by_peer.get((lane, peer))
+
+    def of_id(self, session: int) -> Session | None:
+        return self._by_id.get(session)
+
+    def of_owner(self, owner: int) -> Session | None:
+        return self._by_owner.get(owner)
+
+    def join_bulk(self, session: Session, peer: PeerId) -> None:
+        """Bind a bulk connection; a reconnected one takes the place of the old."""
+        if session.bulk is not None:
+            self._by_peer.pop((Lane.BULK, session.bulk), None)
+        session.bulk = peer
+        self._by_peer[Lane.BULK, peer] = session
+
+    def leave_bulk(self, peer: PeerId) -> None:
+        """A bulk connection is gone; the session goes on without."""
+        session = self._by_peer.pop((Lane.BULK, peer), None)
+        if session is not None:
+            session.bulk = None
+
+    def remove(self, session: Session) -> None:
+        self._by_id.pop(session.agreement.session, None)
+        self._by_owner.pop(session.owner, None)
+        self._by_peer.pop((Lane.CONTROL, session.control), None)
+        if session.bulk is not None:
+            self._by_peer.pop((Lane.BULK, session.bulk), None)
+
+    def expired(self, now: float) -> list[Session]:
+        """Sessions that were silent for longer than their lease."""
+        return [s for s in self._by_id.values() if now - s.heard > s.agreement.lease_ms / 1000]
