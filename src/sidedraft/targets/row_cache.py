@@ -97,8 +97,10 @@ class RowCache(Cache):  # type: ignore[misc]
         return positions, (seen <= positions[..., None])[:, None]
 
     @torch.inference_mode()
-    def copy_row(self, source: int, destinations: list[int], length: int) -> None:
-        """Copy the first `length` positions of one request to others, so that a shared prefix is run once."""
-        for layer in self.layers:
-            for states in (layer.keys, layer.values):
-                states[destinations, :, :length] = states[source, :, :length].clone()
+    def copy_from(self, other: RowCache, length: int) -> None:
+        """Give every request the first `length` positions of `other`'s first one: a prefix all share."""
+        for own, shared in zip(self.layers, other.layers, strict=True):
+            if not own.is_initialized:
+                own.lazy_initialization(shared.keys, shared.values)
+            own.keys[:, :, :length] = shared.keys[:1, :, :length]
+            own.values[:, :, :length] = shared.values[:1, :, :length]

@@ -94,6 +94,32 @@ class TappedTarget:
         """Values of one aux row: taps x hidden size."""
         return len(self.taps) * self.hidden_size
 
+    def parameter(self, name: str) -> Tensor:
+        """One of the model's weights, named without the `model.` before it. Raises AttributeError."""
+        found: Tensor = self._body.get_parameter(name)
+        return found
+
+    @property
+    def embedding(self) -> Tensor:
+        """[V, Ht], the input embedding."""
+        weight: Tensor = self._body.get_input_embeddings().weight
+        return weight
+
+    @property
+    def head(self) -> Tensor:
+        """[V, Ht], the language-model head; the embedding itself when the two are tied."""
+        weight: Tensor = self._head.weight
+        return weight
+
+    @property
+    def stop_tokens(self) -> frozenset[int]:
+        """Tokens that end an answer, as the checkpoint states them; none when it does not."""
+        for config in (self.model.generation_config, self.model.config):
+            found = getattr(config, "eos_token_id", None)
+            if found is not None:
+                return frozenset([found] if isinstance(found, int) else found)
+        return frozenset()
+
     def new_cache(self, batch: int, capacity: int) -> RowCache:
         """An empty cache for `batch` requests of at most `capacity` positions."""
         return RowCache(self.layers, batch, capacity)

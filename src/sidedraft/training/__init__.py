@@ -1,0 +1,1 @@
+"""Training a small DSpark draft for a target, from text that the target writes itself."""
