@@ -18,6 +18,8 @@ from sidedraft.wire.payload import Frame, Layout
 from sidedraft.wire.validate import check
 from sidedraft.wire.versions import check_agreed
 
+__all__ = ["Batch", "Codec", "Decoded", "End"]
+
 Batch = AdvanceBatch | AnswerBatch
 Decoded = m.Message | AdvanceBatch | AnswerBatch
 

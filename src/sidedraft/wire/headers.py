@@ -10,7 +10,7 @@ import msgspec
 
 from sidedraft.wire import messages as m
 from sidedraft.wire.batch import Advances, Answers
-from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.errors import Code, WireError, shorten
 from sidedraft.wire.limits import MAX_HEADER
 from sidedraft.wire.payload import Frame
 
@@ -52,17 +52,24 @@ _decoders: dict[End, msgspec.msgpack.Decoder[Header]] = {
 _peek = msgspec.msgpack.Decoder(Peek)
 _encode = msgspec.msgpack.Encoder().encode
 
-# msgspec says "Expected `int`, got `str` - at `$.first[3]`".
-_REASON = re.compile(r"Expected (?P<expected>.+?)(?:, got (?P<got>.+?))?(?: - at `(?P<path>.*)`)?")
+_NAMES = {end: {str(kind.__struct_config__.tag) for kind in kinds} for end, kinds in UNDERSTOOD.items()}
+
+# msgspec says "Expected `int`, got `str` - at `$.first[3]`", or "Object missing required field `first`".
+_WRONG = re.compile(r"Expected (?P<expected>.+?)(?:, got (?P<got>.+?))?(?: - at `(?P<path>.*)`)?")
+_FIELD = re.compile(r"Object (?P<fault>contains unknown|missing required) field `(?P<field>[^`]*)`.*")
 
 
 def encode(header: m.Message) -> bytes:
     """The header's frame.
 
     Raises:
-        WireError: `too_large`, more than `MAX_HEADER` bytes; send fewer advances in one message.
+        WireError: `too_large`, more than `MAX_HEADER` bytes: send fewer advances in one message; or
+            `bad_field`, an integer that msgpack cannot hold.
     """
-    data = _encode(header)
+    try:
+        data = _encode(header)
+    except OverflowError:
+        raise WireError(Code.BAD_FIELD, name(header), "an integer too large", "64 bits at most") from None
     if len(data) > MAX_HEADER:
         raise _too_large(len(data))
     return data
@@ -79,7 +86,7 @@ def decode(data: memoryview, end: End) -> Header:
     try:
         return _decoders[end].decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise _explain(error, data) from None
+        raise _explain(error, data, end) from None
 
 
 def peek(frames: Sequence[Frame]) -> Peek | None:
@@ -105,13 +112,22 @@ def _too_large(size: int) -> WireError:
     return WireError(Code.TOO_LARGE, "header", f"{size} bytes", f"at most {MAX_HEADER} bytes")
 
 
-def _explain(error: Exception, data: memoryview) -> WireError:
-    """msgspec's reason in our terms; a peer of another major deserves to hear that this is what is wrong."""
+def _explain(error: Exception, data: memoryview, end: End) -> WireError:
+    """msgspec's reason in our terms: what is wrong with the header as a whole comes before its fields."""
     seen = peek([data])
+    if seen is not None and seen.type not in _NAMES[end]:
+        known = Code.UNEXPECTED if seen.type in _NAMES[end.peer] else Code.MALFORMED
+        return WireError(known, "type", seen.type, f"one of {', '.join(sorted(_NAMES[end]))}")
     if seen is not None and seen.type == "hello" and seen.protocol != m.PROTOCOL:
         return WireError(Code.VERSION, "hello.protocol", seen.protocol, f"{m.PROTOCOL}")
-    found = _REASON.fullmatch(str(error))
-    if found is None:
-        return WireError(Code.MALFORMED, "header", str(error), "a msgpack map of a known message")
-    field = (found["path"] or "header").removeprefix("$.")
-    return WireError(Code.MALFORMED, field, found["got"] or "something else", found["expected"])
+    where = "header" if seen is None else seen.type
+    if found := _FIELD.fullmatch(str(error)):
+        unknown = found["fault"] == "contains unknown"
+        value, expected = ("present", "absent: not known") if unknown else ("absent", "present")
+        return WireError(Code.MALFORMED, f"{where}.{shorten(found['field'])}", value, expected)
+    if found := _WRONG.fullmatch(str(error)):
+        path = (found["path"] or "").removeprefix("$")
+        return WireError(
+            Code.MALFORMED, where + shorten(path), found["got"] or "something else", found["expected"]
+        )
+    return WireError(Code.MALFORMED, where, f"unreadable ({error})", "a msgpack map")
