@@ -207,8 +207,14 @@ def test_a_missing_field_is_named(header):
             msgspec.msgpack.encode({"type": "hello", "protocol": 2}),
             "version: hello.protocol is 2, expected 1",
         ),
-        (b"\x82\xa4type\xa9heartbeat\xa1x" + b"\x91" * 100_000, "malformed: header.x is present, expected absent"),
-        (b"\x82\xa4type\xa9heartbeat\xa7session\xa3\xff\xfe\xff", "malformed: header.session is `str`, expected `int`"),
+        (
+            b"\x82\xa4type\xa9heartbeat\xa1x" + b"\x91" * 100_000,
+            "malformed: header.x is present, expected absent",
+        ),
+        (
+            b"\x82\xa4type\xa9heartbeat\xa7session\xa3\xff\xfe\xff",
+            "malformed: header.session is `str`, expected `int`",
+        ),
         (FRAMES[3][0] + b"\x01", "malformed: header is unreadable (MessagePack data is malformed: trailing"),
     ],
 )

@@ -1,0 +1,91 @@
+"""What may be said after an agreement on a minor and features; the table is empty, so one is made up."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from sidedraft.wire import messages as m
+from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.versions import ADDED, Since, check_agreed, common_features, common_minor
+from support import protocol as p
+
+
+class Beat(m.Message, frozen=True, tag="beat", kw_only=True):
+    """A heartbeat as a later version might have it."""
+
+    serial: int
+    load: int | msgspec.UnsetType = msgspec.UNSET
+    ring: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Novelty(m.Message, frozen=True, tag="novelty", kw_only=True):
+    """A message that an earlier version does not have."""
+
+
+LATER = {Beat: {"load": Since(minor=2), "ring": Since(feature="shm")}, Novelty: {"": Since(minor=3)}}
+
+
+@pytest.mark.parametrize(
+    ("message", "minor", "features", "refused"),
+    [
+        (Beat(serial=1), 0, (), None),
+        (Beat(serial=1, load=3), 2, (), None),
+        (Beat(serial=1, load=3), 5, (), None),
+        (Beat(serial=1, load=3), 1, ("shm",), "load is present, expected absent: minor 2 was not agreed"),
+        (Beat(serial=1, ring="x"), 0, ("shm",), None),
+        (Beat(serial=1, ring="x"), 9, (), "ring is present, expected absent: feature shm was not agreed"),
+        (Novelty(), 3, (), None),
+        (Novelty(), 2, (), "novelty is present, expected absent: minor 3 was not agreed"),
+        (p.HELLO, 0, (), None),
+    ],
+)
+def test_only_what_was_agreed_may_be_said(message, minor, features, refused):
+    if refused is None:
+        check_agreed(message, minor, features, LATER)
+        return
+    with pytest.raises(WireError) as caught:
+        check_agreed(message, minor, features, LATER)
+    assert (caught.value.code, caught.value.detail) == (Code.MALFORMED, refused)
+
+
+def test_a_field_that_is_not_set_leaves_no_trace_in_the_bytes():
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(Beat(serial=1))) == {"type": "beat", "serial": 1}
+
+
+def test_nothing_lies_beyond_the_lowest_minor_yet():
+    assert (ADDED, m.MINOR_LOWEST, m.MINOR_HIGHEST) == ({}, 0, 0)
+
+
+def test_both_ends_check_what_they_send_and_what_they_receive(monkeypatch):
+    """With the heartbeat itself made an addition, the codec refuses it both ways."""
+    beat = m.Heartbeat(session=p.SESSION, epoch=p.EPOCH, serial=1)
+    verifier, server = p.codecs()
+    frames = verifier.encode(beat)
+    monkeypatch.setattr("sidedraft.wire.codec.check_agreed", _with_heartbeat_added)
+    for use in (lambda: server.decode(frames), lambda: verifier.encode(beat)):
+        with pytest.raises(WireError, match="heartbeat is present, expected absent: minor 1"):
+            use()
+
+
+def _with_heartbeat_added(message, minor, features):
+    check_agreed(message, minor, features, {m.Heartbeat: {"": Since(minor=1)}})
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "common"),
+    [
+        ((0, 0), (0, 0), 0),
+        ((0, 4), (2, 9), 4),
+        ((2, 9), (0, 4), 4),
+        ((0, 1), (2, 3), None),
+        ((3, 3), (3, 3), 3),
+    ],
+)
+def test_the_common_minor_is_the_highest_in_both_ranges(ours, theirs, common):
+    assert common_minor(ours, theirs) == common
+
+
+def test_a_feature_that_one_side_does_not_know_is_ignored():
+    assert common_features(("b", "a"), ("a", "c", "b")) == ("b", "a")
+    assert common_features((), ("a",)) == ()
