@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sidedraft.verifier.state.entry import Entry
+from sidedraft.verifier.state.step import Step
 from sidedraft.wire.advance import Advance, Opening
 from sidedraft.wire.messages import SessionLimits
 from sidedraft.wire.payload import Layout
@@ -48,6 +49,8 @@ class Parcel:
     buffer: Any = None
     """The staging buffer behind `payload`; given back when the peer can no longer need it."""
     payload: memoryview | None = None
+    step: Step | None = None
+    """Whose times it belongs to."""
 
     @property
     def size(self) -> int:

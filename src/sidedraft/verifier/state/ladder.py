@@ -78,8 +78,7 @@ class Ladder:
         self.blocked = True
         self.counters.refused_sends += 1
         self.news.add(Rung.REFUSED_SEND, "the transport takes no message: its queue is full or it is cut off")
-        known = [self.by_id[wire_id] for wire_id in set(unsent) if wire_id in self.by_id]
-        self.lose(now, known, "an advance could not be sent")
+        self.lose(now, self.find(unsent), "an advance could not be sent")
         self.trip(now, Cause.REFUSED_SEND, "a message could not be sent")
 
     def drained(self, now: float) -> None:
@@ -88,6 +87,10 @@ class Ladder:
         self.heard_at = now
         if self.breaker.cause is Cause.REFUSED_SEND:
             self.close_breaker()
+
+    def find(self, wire_ids: Iterable[int]) -> list[RequestState]:
+        """Those of these requests that still exist."""
+        return [self.by_id[wire_id] for wire_id in wire_ids if wire_id in self.by_id]
 
     # What the engine tells.
 

@@ -23,7 +23,7 @@ class Planner:
         self._ladder = ladder
         self._ids = itertools.count(1)
 
-    def plan(self, now: float, entries: Sequence[Entry]) -> tuple[Step, list[Parcel]]:
+    def plan(self, now: float, entries: Sequence[Entry], begun: float) -> tuple[Step, list[Parcel]]:
         """Every entry gets an outcome now or becomes a question; every request's record is kept up.
 
         Raises:
@@ -31,7 +31,7 @@ class Planner:
         """
         ladder = self._ladder
         self._check(entries)
-        step = Step([entry.key for entry in entries], now, now + ladder.patience.seconds())
+        step = Step([entry.key for entry in entries], begun, begun + ladder.patience.seconds())
         ladder.counters.steps += 1
         cuts: list[Cut] = []
         for index, entry in enumerate(entries):
@@ -192,4 +192,5 @@ class Planner:
         ):
             for piece in parcel.pieces if parcel.bulk else ():
                 ladder.by_id[piece.advance.request].bulk_number = piece.advance.number
+            parcel.step = step
             yield parcel

@@ -47,7 +47,7 @@ class Session:
         """The server's latest word on itself; its `progress` tells a hung engine from an idle one."""
         self.refusal = ""
         """Why there is no session, in the server's words; empty when it did not refuse one."""
-        self._greeter = Greeter(hello)
+        self._greeter = Greeter(hello, settings.limits)
         self._settings = settings
         self._planner = Planner(self.ladder)
         self._freed: list[Any] = []
@@ -65,9 +65,10 @@ class Session:
 
     # From the engine.
 
-    def submit(self, now: float, entries: Sequence[Entry]) -> tuple[Step, list[Parcel]]:
-        """Plan a step; each parcel is to be filled and passed to `dispatch`, in order."""
-        return self._planner.plan(now, entries)
+    def submit(self, now: float, entries: Sequence[Entry], begun: float) -> tuple[Step, list[Parcel]]:
+        """Plan a step whose deadline counts from `begun`; each parcel is to be filled and passed to
+        `dispatch`, in order."""
+        return self._planner.plan(now, entries, begun)
 
     def dispatch(self, now: float, parcel: Parcel) -> None:
         """A parcel is complete: queue it, unless it has become worthless meanwhile."""
@@ -131,6 +132,13 @@ class Session:
         self.counters.bad_messages += 1
         self.news.add(Rung.BAD_MESSAGE, f"a message was dropped: {error}")
 
+    def unsendable(self, now: float, parcel: Parcel, error: WireError) -> None:
+        """The encoder refused it: a rule of the wire that our own checks do not know."""
+        self._lanes.free(parcel)
+        self.counters.refused += 1
+        self.news.add(Rung.REFUSED, f"an advance cannot be sent: {error}")
+        self.ladder.lose(now, self.ladder.find(parcel.requests()), str(error))
+
     def abandon(self, now: float, why: str) -> None:
         """End the session from our side; another begins after a wait."""
         agreement = self.agreement
@@ -138,6 +146,14 @@ class Session:
             self._end_session(now, why)
             self._urgent.append(m.Goodbye(session=agreement.session, epoch=agreement.epoch, reason=""))
         self.link.failed(now)
+
+    def crashed(self, now: float, why: str) -> None:
+        """The transport, or our own I/O, failed in an unexpected way; another channel will be opened."""
+        self.counters.crashes += 1
+        self.news.add(Rung.CRASH, f"I/O failed and begins anew: {why}")
+        self.disconnected(now, bulk=True, reason=why)
+        self.disconnected(now, bulk=False, reason=why)
+        self._urgent.clear()
 
     # To the transport.
 
