@@ -105,10 +105,9 @@ def main() -> int:
         for way, run in (("alone", alone), ("batched", beside_others), ("restored", after_restore)):
             tally = run(case)
             held &= tally.holds
-            mark = "" if tally.holds else "  SHORT"
-            print(
-                f"{name:24}{way:16}{max(tally.errors, default=np.nan):10.1e}{f'{tally.equal} of {tally.tokens}':>14}{mark}"
-            )
+            worst = max(tally.errors, default=np.nan)
+            count = f"{tally.equal} of {tally.tokens}"
+            print(f"{name:24}{way:16}{worst:10.1e}{count:>14}" + ("" if tally.holds else "  SHORT"))
         print(f"{'':24}made with {case.origin}")
     return 0 if held else 1
 

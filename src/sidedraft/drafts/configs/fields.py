@@ -29,7 +29,7 @@ class Fields:
 
     def over(self, other: Fields) -> Fields:
         """A view in which our keys come first and the other's fill the gaps."""
-        both = Fields({}, self.file, self._prefix)
+        both = Fields({}, self.file, other._prefix)
         both._values = other._values | self._values
         both._paths = other._paths | self._paths
         return both
