@@ -15,7 +15,7 @@ KINDS = ("default", "linear", "llama3", "yarn")
 
 def read_rope(fields: Fields, max_position: int) -> RopeConfig:
     """The rope of a backbone; another kind than `KINDS` is refused by name."""
-    scaling = fields.section("rope_parameters").over(fields.section("rope_scaling"))
+    scaling = fields.section("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
     for per_layer in ("full_attention", "sliding_attention"):
         if scaling.has(per_layer):
             scaling.fail(per_layer, "one rope for all layers")
