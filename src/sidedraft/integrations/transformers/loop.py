@@ -148,8 +148,9 @@ def _step(
             for request, count, aux in zip(requests, good, step.aux, strict=True)
             if count
         ]
-    with report.stages.measure("client_total"):
-        answers = drafter.submit(submissions).result()
+    with report.stages.measure("draft"):
+        pending = drafter.submit(submissions)
+        answers = pending.result()
     for request in requests:
         if request.depth:
             answer = answers[request]
@@ -157,6 +158,8 @@ def _step(
                 request.draft = answer.tokens.tolist()
             else:
                 report.no_draft[answer.reason] += 1
+    if any(request.draft for request in requests):
+        report.stages.add(pending.times)
     drafter.release(
         [request for request, count in zip(requests, good, strict=True) if count and request.done]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +39,11 @@ class Stages:
             yield
         finally:
             self.samples[name].append(time.perf_counter() - start)
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """One sample of each of several stages, measured elsewhere."""
+        for name, value in seconds.items():
+            self.samples[name].append(value)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """Per stage: number of samples, total seconds, median milliseconds."""
@@ -99,7 +104,7 @@ class Report:
             "steps_with_draft": sum(drafted > 0 for drafted, _ in self._steps()),
             "acceptance_length": round(self.acceptance_length, 4),
             "acceptance_by_position": [round(share, 4) for share in self.acceptance_by_position],
-            "no_draft": dict(self.no_draft),
+            "no_draft": {str(reason): count for reason, count in self.no_draft.items()},
             "stages": self.stages.summary(),
             "generations": [
                 {

@@ -1,0 +1,49 @@
+"""From a loaded target and a draft's config to a `Drafter`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from sidedraft.drafts.configs import DraftConfig
+from sidedraft.settings import VerifierSettings
+from sidedraft.targets.facts import read_target_facts
+from sidedraft.targets.tapped import TappedTarget
+from sidedraft.verifier.drafter import Drafter
+from sidedraft.verifier.facts import VerifierFacts
+from sidedraft.wire.messages import DraftFacts
+
+ROW_FORMATS = {
+    torch.float32: ("f32", "bf16", "f16"),
+    torch.bfloat16: ("bf16", "f32"),
+    torch.float16: ("f16", "f32"),
+}
+"""What rows may travel in, by the dtype they come in; bfloat16's range does not fit float16."""
+
+
+def connect(
+    address: str,
+    target: TappedTarget,
+    target_dir: Path,
+    draft: DraftConfig,
+    *,
+    namespace: str = "default",
+    label: str = "transformers",
+    settings: VerifierSettings | None = None,
+) -> Drafter:
+    """A drafter that finds its server in the background; generation may begin at once.
+
+    target: tapped at the draft's taps. draft: as the server's draft folder states it; weights are not needed.
+    A server whose draft differs refuses the session, and the run goes on without drafts.
+    """
+    facts = VerifierFacts(
+        target=read_target_facts(target_dir, target.taps),
+        draft=DraftFacts(family=draft.family, layout=draft.layout.value, max_depth=draft.max_depth),
+        max_position=target.max_position,
+        label=label,
+        namespace=namespace,
+        row_formats=ROW_FORMATS[next(target.model.parameters()).dtype],
+        window=draft.shape.window,
+    )
+    return Drafter(address, facts, settings)
