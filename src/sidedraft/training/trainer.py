@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Trainer:
     ) -> None:
         self.module = module
         self.step = 0
+        self.seconds = 0.0
+        """Spent in steps, over all processes that worked on this run."""
         self._vocabulary = vocabulary
         self._recipe = recipe
         self._schedule = Schedule(sets, recipe)
@@ -46,7 +49,7 @@ class Trainer:
 
     def advance(self) -> Loss:
         """One step; the loss is that of before it."""
-        recipe = self._recipe
+        recipe, began = self._recipe, time.perf_counter()
         features, trajectories, anchors = self._schedule.draw(self.step)
         batch = make_batch(
             features,
@@ -64,11 +67,15 @@ class Trainer:
         nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)
         self._optimizer.step()
         self.step += 1
+        self.seconds += time.perf_counter() - began
         return loss
 
     def save(self, path: Path) -> None:
         """Weights, moments and step count in one file, whole or not at all."""
-        tensors: dict[str, Tensor] = {"step": torch.tensor(self.step)}
+        tensors: dict[str, Tensor] = {
+            "step": torch.tensor(self.step),
+            "seconds": torch.tensor(self.seconds, dtype=torch.float64),
+        }
         for name, parameter in self.module.named_parameters():
             tensors[f"weight.{name}"] = parameter.detach()
             for moment in _MOMENTS:
@@ -83,7 +90,7 @@ class Trainer:
         if stored != names:
             raise ValueError(f"{path}: parameters of another draft; remove the file to start afresh")
         tensors = load_file(path)
-        self.step = int(tensors["step"])
+        self.step, self.seconds = int(tensors["step"]), float(tensors["seconds"])
         for name, parameter in self.module.named_parameters():
             with torch.no_grad():
                 parameter.copy_(tensors[f"weight.{name}"])
