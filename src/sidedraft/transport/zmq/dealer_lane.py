@@ -13,7 +13,7 @@ from sidedraft.settings import WireLimits
 from sidedraft.transport.address import Address
 from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event, Frame, Lane, Received
 from sidedraft.transport.zmq.connection import Connection
-from sidedraft.transport.zmq.messages import receive_message, send_message
+from sidedraft.transport.zmq.messages import catch_up, receive_message, send_message
 from sidedraft.transport.zmq.monitor import Monitor
 from sidedraft.transport.zmq.options import RECONNECT_STALLED, configure_channel
 
@@ -49,7 +49,7 @@ class DealerLane:
         self.socket.connect(self._endpoint)
 
     def send(self, frames: Sequence[Frame], *, copy: bool) -> bool:
-        return send_message(self.socket, frames, copy=copy)
+        return self._up and send_message(self.socket, frames, copy=copy)
 
     def read_messages(self, events: list[Event], most: int) -> None:
         if self._connection is None or self._connection.ended:
@@ -81,6 +81,7 @@ class DealerLane:
                 if self._up:
                     self._up = False
                     events.append(Disconnected(self.lane, reason=reason or "connection lost"))
+            catch_up(self.socket)
 
     def watch(self) -> None:
         if self._connection is not None:

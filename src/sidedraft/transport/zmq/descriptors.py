@@ -20,6 +20,9 @@ _BYTES_RECEIVED_AT = 128
 acked, received); the layout only grows at its end."""
 
 
+_RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no time."""
+
 Identity = tuple[int, int]
 """Device and inode of an open file: no other file has them as long as it is open."""
 
@@ -54,6 +57,9 @@ def shut_down(descriptor: int, identity: Identity | None) -> bool:
         if connection is None:
             return False
         try:
+            # libzmq's close becomes a reset: what the kernel holds is freed, and a peer in the middle of a
+            # flood is told at once instead of probing a full window for a minute.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             return False
@@ -68,9 +74,13 @@ def _pinned(descriptor: int, identity: Identity | None) -> Iterator[socket.socke
     except OSError:
         yield None
         return
-    if identity is None or identity_of(pinned) != identity:
+    try:
+        if identity is None or identity_of(pinned) != identity:
+            raise OSError("another file by now")
+        connection = socket.socket(fileno=pinned)
+    except OSError:  # of `socket` too: not a socket at all
         os.close(pinned)
         yield None
         return
-    with socket.socket(fileno=pinned) as connection:
+    with connection:
         yield connection

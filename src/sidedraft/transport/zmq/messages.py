@@ -15,6 +15,22 @@ def send_message(socket: zmq.Socket[Any], frames: Sequence[Frame], *, copy: bool
 
     libzmq decides at the first frame; the others of the same message then find room.
     """
+    if _try_send(socket, frames, copy):
+        return True
+    catch_up(socket)  # the queue may have room by now
+    return _try_send(socket, frames, copy)
+
+
+def catch_up(socket: zmq.Socket[Any]) -> None:
+    """Make a socket act on what libzmq's I/O thread has reported: pipes that opened, ended or have room.
+
+    While it is busy it looks at most once a millisecond by itself, so that it may still send into the pipe
+    of a connection that is known to be gone.
+    """
+    socket.getsockopt(zmq.SocketOption.EVENTS)
+
+
+def _try_send(socket: zmq.Socket[Any], frames: Sequence[Frame], copy: bool) -> bool:
     try:
         socket.send_multipart(frames, zmq.Flag.DONTWAIT, copy=copy, track=False)
     except zmq.ZMQError as error:
@@ -41,3 +57,11 @@ def receive_message(socket: zmq.Socket[Any], keep: int) -> list[zmq.Frame] | Non
         if len(frames) <= keep:
             frames.append(frame)
     return frames
+
+
+def descriptor_of(frame: zmq.Frame) -> int:
+    """The descriptor of the connection that a frame came by; -1 when it is not known (ZMTP 1 and 2)."""
+    try:
+        return int(frame.get(zmq.MessageOption.SRCFD))
+    except zmq.ZMQError:
+        return -1

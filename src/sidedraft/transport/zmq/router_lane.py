@@ -11,7 +11,7 @@ from sidedraft.settings import WireLimits
 from sidedraft.transport.address import Address
 from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event, Frame, Lane, PeerId, Received
 from sidedraft.transport.zmq.connection import Connection
-from sidedraft.transport.zmq.messages import receive_message, send_message
+from sidedraft.transport.zmq.messages import descriptor_of, receive_message, send_message
 from sidedraft.transport.zmq.monitor import Monitor
 from sidedraft.transport.zmq.options import configure_listener
 
@@ -85,8 +85,9 @@ class RouterLane:
         self.socket.close()
 
     def _origin(self, sender: zmq.Frame, events: list[Event]) -> Connection | None:
-        """The connection a message came by; None when it is gone, and its message with it."""
-        peer, descriptor = sender.bytes, int(sender.get(zmq.MessageOption.SRCFD))
+        """The connection a message came by; None, and the message is void, when it is gone or of another age:
+        peers of ZMTP 1 and 2 cannot be told apart."""
+        peer, descriptor = sender.bytes, descriptor_of(sender)
         connection = self._peers.get(peer)
         if connection is not None and connection.descriptor == descriptor:
             return connection
