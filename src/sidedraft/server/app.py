@@ -87,6 +87,9 @@ class DraftServer:
         io = IoLoop(listener, dispatcher, parts.inbox)
         parts.board.facts |= {"address": address, "http": status}
         parts.board.sessions, parts.board.io = dispatcher.sessions, io
+        parts.report.note(
+            f"loading; verifiers {address}" + (f", health http://{status}/healthz" if status else "")
+        )
 
         def engine() -> None:
             from sidedraft.server.serving import run_engine
