@@ -133,7 +133,7 @@ def tiny_draft(
         "markov_rank": markov_rank,
         "markov_head_type": "vanilla",
         "enable_confidence_head": confidence,
-        "confidence_head_with_markov": confidence,
+        "confidence_head_with_markov": confidence and markov_rank > 0,
     }
     writer = {
         "zlab": _zlab,
@@ -172,8 +172,9 @@ def tiny_draft(
         )
     rows = draft_vocab or vocab
     if family == "dspark":
-        weights["markov_head.markov_w1.weight"] = _matrix(generator, vocab, markov_rank)
-        weights["markov_head.markov_w2.weight"] = _matrix(generator, rows, markov_rank)
+        if markov_rank:
+            weights["markov_head.markov_w1.weight"] = _matrix(generator, vocab, markov_rank)
+            weights["markov_head.markov_w2.weight"] = _matrix(generator, rows, markov_rank)
         if confidence:
             weights["confidence_head.proj.weight"] = _matrix(generator, 1, hidden + markov_rank)
             weights["confidence_head.proj.bias"] = torch.zeros(1)
