@@ -112,7 +112,7 @@ class BlockPool:
 
     def frees(self, blocks: Blocks) -> npt.NDArray[np.bool_]:
         """For each block, whether its memory could be used at once if its holder dropped it."""
-        return (self._references[blocks] == 1) & (self.used[blocks] <= self.finished)
+        return np.equal(self._references[blocks], 1) & np.less_equal(self.used[blocks], self.finished)
 
     def complete(self, launch: int) -> None:
         """That launch and all before it are done."""
