@@ -111,6 +111,15 @@ def test_the_senders_buffer_is_free_after_the_return(world: World) -> None:
     assert bytes(message(listener).frames[1]) == b"x" * 100_000
 
 
+def test_received_frames_outlive_their_end(world: World) -> None:
+    listener, channel = world.pair()
+    assert channel.send(Lane.BULK, [b"header", b"x" * 200_000])
+    received = message(listener)
+    channel.close()
+    listener.close()
+    assert [bytes(frame) for frame in received.frames] == [b"header", b"x" * 200_000]
+
+
 def test_nothing_is_taken_without_a_connection_or_delivered_later(world: World) -> None:
     first = world.listen()
     first.close()

@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from sidedraft.transport.zmq.descriptors import bytes_received, identity_of, shut_down
+from sidedraft.transport.zmq.descriptors import bytes_received, identity_of, peer_user, shut_down
 
 
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
@@ -32,6 +32,15 @@ def test_a_unix_connection_has_no_count() -> None:
     near, far = socket.socketpair()
     with near, far:
         assert bytes_received(far.fileno(), identity_of(far.fileno())) is None
+
+
+def test_a_unix_connection_knows_the_user_at_its_other_end() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        assert peer_user(far.fileno(), identity_of(far.fileno())) == os.geteuid()
+    near, far = tcp_pair()
+    with near, far:
+        assert peer_user(far.fileno(), identity_of(far.fileno())) is None
 
 
 def test_shutting_down_is_seen_by_both_ends() -> None:

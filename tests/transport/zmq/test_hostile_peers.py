@@ -13,7 +13,7 @@ import pytest
 
 from sidedraft.settings import MIB, WireLimits
 from sidedraft.transport.base import Connected, Disconnected, Lane, Received
-from sidedraft.transport.zmq import ZmqChannel, ZmqListener, dealer_lane
+from sidedraft.transport.zmq import ZmqChannel, ZmqListener, connection, dealer_lane, router_lane
 from support.transport import Canary, connected, gone, message, until
 from support.zmtp import GREETING, frame, frame_header, is_closed, plug, shake_hands
 
@@ -120,6 +120,38 @@ def test_an_id_that_is_used_again_is_another_peer(listener: ZmqListener, canary:
             events = until(listener, lambda seen: any(isinstance(event, Received) for event in seen))
             assert [type(event) for event in events if event.peer == b"chosen"] == [Connected, Received]
         gone(listener, b"chosen")
+
+
+def test_connections_beyond_the_bound_are_ended(
+    listener: ZmqListener, canary: Canary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_lane, "MOST_CONNECTIONS", 3)
+    with contextlib.ExitStack() as held:
+        bare = [held.enter_context(plug(listener.address)) for _ in range(2)]
+        for within in bare:
+            shake_hands(within)
+        canary.check()
+        beyond = held.enter_context(plug(listener.address))
+        canary.check()
+        assert is_closed(beyond)
+        bare[0].sendall(frame(b"still served"))
+        assert bytes(message(listener).frames[0]) == b"still served"
+    canary.check()
+
+
+def test_a_server_of_another_user_is_not_spoken_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "peer_user", lambda descriptor, identity: 54321)
+    listener = ZmqListener(f"ipc://{tmp_path}/draft.sock")
+    channel = ZmqChannel(listener.address)
+    for _ in range(20):
+        assert channel.poll(0.02) == []
+        assert not channel.send(Lane.CONTROL, [b"secret"])
+    assert listener.poll(0) == []
+    assert [record.getMessage().count("user 54321") for record in caplog.records] == [1, 1]  # a line a lane
+    channel.close()
+    listener.close()
 
 
 def test_ids_of_connections_are_hard_to_guess() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from sidedraft.settings import format_bytes
 from sidedraft.transport.base import PeerId
-from sidedraft.transport.zmq.descriptors import bytes_received, identity_of, shut_down
+from sidedraft.transport.zmq.descriptors import bytes_received, identity_of, peer_user, shut_down
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,15 @@ class Connection:
         if not self.ended:
             self.ended = reason
             shut_down(self.descriptor, self._identity)
+
+    def refuse_strangers(self) -> None:
+        """End it when another user listens at the ipc address: prompts would be theirs to read.
+
+        A folder that is not there yet, such as the default one under /tmp, could be anybody's.
+        """
+        user = peer_user(self.descriptor, self._identity)
+        if user is not None and user not in (os.geteuid(), 0):
+            self.end(f"the server runs as user {user}; expected this user or root")
 
     def watch(self, limit: int) -> None:
         """End it when more than `limit` bytes arrived since its last whole message.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,9 @@ from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event,
 from sidedraft.transport.zmq.connection import Connection
 from sidedraft.transport.zmq.messages import catch_up, receive_message, send_message
 from sidedraft.transport.zmq.monitor import Monitor
-from sidedraft.transport.zmq.options import RECONNECT_STALLED, configure_channel
+from sidedraft.transport.zmq.options import MESSAGES_A_POLL, RECONNECT_STALLED, configure_channel
+
+_log = logging.getLogger(__name__)
 
 _EVENTS = (
     zmq.Event.CONNECTED
@@ -42,6 +45,7 @@ class DealerLane:
         self._undelivered_limit = undelivered_limit
         self._connection: Connection | None = None
         self._up = False
+        self._reported = ""
         self._last_sign = time.monotonic()
         self.socket = context.socket(zmq.SocketType.DEALER)
         configure_channel(self.socket, lane, address, limits)
@@ -51,11 +55,11 @@ class DealerLane:
     def send(self, frames: Sequence[Frame], *, copy: bool) -> bool:
         return self._up and send_message(self.socket, frames, copy=copy)
 
-    def read_messages(self, events: list[Event], most: int) -> None:
+    def read_messages(self, events: list[Event]) -> None:
         if self._connection is None or self._connection.ended:
             self.read_monitor(events)  # a connection's CONNECTED event is there before its first message
         connection = self._connection
-        for _ in range(most):
+        for _ in range(MESSAGES_A_POLL[self.lane]):
             frames = receive_message(self.socket, MAX_FRAMES)
             if frames is None:
                 return
@@ -72,9 +76,12 @@ class DealerLane:
             self._last_sign = time.monotonic()
             if event.kind == zmq.Event.CONNECTED:
                 self._connection = Connection(event.value)
+                self._connection.refuse_strangers()
+                self._report(self._connection.ended)
             elif event.kind == zmq.Event.HANDSHAKE_SUCCEEDED and not self._up:
-                self._up = True
-                events.append(Connected(self.lane))
+                if self._connection is not None and not self._connection.ended:
+                    self._up = True
+                    events.append(Connected(self.lane))
             elif event.kind == zmq.Event.DISCONNECTED:
                 reason = self._connection.ended if self._connection is not None else ""
                 self._connection = None
@@ -92,6 +99,12 @@ class DealerLane:
     def close(self) -> None:
         self.monitor.close()
         self.socket.close()
+
+    def _report(self, refusal: str) -> None:
+        """Say why there is no connection, once and not at each attempt."""
+        if refusal and refusal != self._reported:
+            _log.warning("%s: %s", self._endpoint, refusal)
+        self._reported = refusal
 
     def _start_over(self) -> None:
         self._last_sign = time.monotonic()

@@ -20,6 +20,9 @@ _BYTES_RECEIVED_AT = 128
 acked, received); the layout only grows at its end."""
 
 
+_CREDENTIALS = struct.Struct("=iII")
+"""Linux's `struct ucred`: process, user, group."""
+
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for no time."""
 
@@ -49,6 +52,22 @@ def bytes_received(descriptor: int, identity: Identity | None) -> int | None:
         return None
     received: int = _BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0]
     return received
+
+
+def peer_user(descriptor: int, identity: Identity | None) -> int | None:
+    """The user id at the other end of a Unix connection; None when it is gone or not one.
+
+    At a client's end that is who listens there, whoever made the file.
+    """
+    with _pinned(descriptor, identity) as connection:
+        if connection is None or connection.family != socket.AF_UNIX:
+            return None
+        try:
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+    user: int = _CREDENTIALS.unpack(credentials)[1]
+    return user
 
 
 def shut_down(descriptor: int, identity: Identity | None) -> bool:

@@ -47,6 +47,14 @@ keep up, and as each may be as large as its lane's frames. The bulk lane's credi
 ANSWERS_QUEUED: Mapping[Lane, int] = {Lane.CONTROL: 64, Lane.BULK: 8}
 """Messages to a verifier that each end holds: answers are small; one that lets so many pile up is stopped."""
 
+MESSAGES_A_POLL: Mapping[Lane, int] = {Lane.CONTROL: 64, Lane.BULK: 8}
+"""Messages of one lane that one `poll` returns, of all peers together: bounds what is held at once, and lets
+no flood on one lane starve the other."""
+
+MOST_CONNECTIONS = 512
+"""Connections of one lane, half of the descriptors that a process commonly may have; more are ended at once,
+as accepting would fail for good, and spin, when none are left."""
+
 CONNECTIONS_WAITING = 128
 """Backlog of a listening socket."""
 

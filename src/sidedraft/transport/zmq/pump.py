@@ -14,9 +14,6 @@ from sidedraft.transport.zmq.monitor import Monitor
 from sidedraft.transport.zmq.options import WATCH_INTERVAL
 from sidedraft.transport.zmq.waker import Waker
 
-_MOST_MESSAGES = 64
-"""Messages of one lane that one `poll` returns, so that a flood on one lane does not starve the other."""
-
 
 class PolledLane(Protocol):
     """What the pump needs of a lane."""
@@ -24,7 +21,7 @@ class PolledLane(Protocol):
     socket: zmq.Socket[Any]
     monitor: Monitor
 
-    def read_messages(self, events: list[Event], most: int) -> None: ...
+    def read_messages(self, events: list[Event]) -> None: ...
 
     def read_monitor(self, events: list[Event]) -> None: ...
 
@@ -71,7 +68,7 @@ class Pump:
             for lane in self._lanes:
                 # Messages first: those a connection brought before it ended count as from a living one.
                 if lane.socket in ready:
-                    lane.read_messages(events, _MOST_MESSAGES)
+                    lane.read_messages(events)
                 if lane.monitor.socket in ready:
                     lane.read_monitor(events)
         except zmq.ZMQError as error:

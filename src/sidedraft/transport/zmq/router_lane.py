@@ -13,7 +13,7 @@ from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event,
 from sidedraft.transport.zmq.connection import Connection
 from sidedraft.transport.zmq.messages import descriptor_of, receive_message, send_message
 from sidedraft.transport.zmq.monitor import Monitor
-from sidedraft.transport.zmq.options import configure_listener
+from sidedraft.transport.zmq.options import MESSAGES_A_POLL, MOST_CONNECTIONS, configure_listener
 
 _EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
 
@@ -52,8 +52,8 @@ class RouterLane:
         if connection is not None:
             connection.end(reason)
 
-    def read_messages(self, events: list[Event], most: int) -> None:
-        for _ in range(most):
+    def read_messages(self, events: list[Event]) -> None:
+        for _ in range(MESSAGES_A_POLL[self.lane]):
             parts = receive_message(self.socket, 1 + MAX_FRAMES)
             if parts is None:
                 return
@@ -74,7 +74,9 @@ class RouterLane:
             if known is not None:
                 self._depart(known, events)
             if event.kind == zmq.Event.ACCEPTED:
-                self._connections[event.value] = Connection(event.value)
+                self._connections[event.value] = accepted = Connection(event.value)
+                if len(self._connections) > MOST_CONNECTIONS:
+                    accepted.end("too many connections")
 
     def watch(self) -> None:
         for connection in self._connections.values():
