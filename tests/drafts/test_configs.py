@@ -43,7 +43,8 @@ def edit(folder: Path, **changes: Any) -> Path:
 
 
 def zlab(tmp_path: Path, target: Path, **changes: Any) -> Path:
-    return edit(tiny_draft(tmp_path / "zlab", "dflash", target=target), **changes)
+    folder = tiny_draft(tmp_path / "zlab", "dflash", target=target)
+    return edit(folder, **{"use_sliding_window": None} | changes)
 
 
 def deepspec(tmp_path: Path, target: Path, **changes: Any) -> Path:
@@ -52,6 +53,7 @@ def deepspec(tmp_path: Path, target: Path, **changes: Any) -> Path:
 
 def speculator(tmp_path: Path, target: Path, family: str = "dspark", **changes: Any) -> Path:
     folder = tiny_draft(tmp_path / "speculators", family, target=target, format="speculators")
+    edit(folder, transformer_layer_config__use_sliding_window=None)
     return edit(folder, **changes)
 
 
@@ -314,6 +316,8 @@ UNSUPPORTED: list[tuple[dict[str, Any], str]] = [
     ({"head_dim": 7}, "head_dim"),
     ({"rms_norm_eps": 0.0}, "rms_norm_eps"),
     ({"layer_types": ["full_attention"]}, "layer_types"),
+    ({"layer_types": MIXED, "sliding_window": 8, "use_sliding_window": False}, "use_sliding_window"),
+    ({"layer_types": MIXED, "sliding_window": 0, "use_sliding_window": True}, "sliding_window"),
     ({"layer_types": ["full_attention", "linear_attention"]}, "layer_types"),
     ({"architectures": ["LlamaForCausalLMEagle3"]}, "architectures"),
     ({"architectures": ["DFlash2DraftModel"]}, "architectures"),

@@ -167,3 +167,18 @@ def test_the_seen_distance_ends_at_the_window(tmp_path: Path) -> None:
     torch.testing.assert_close(whole.logits, near.logits, atol=2e-4, rtol=0)
     nearer = propose(draft, [rows[17:]], [torch.arange(17, 20)], [3], [20])
     assert (whole.logits - nearer.logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["dflash", "dspark"])
+def test_logit_scale_scales_head_and_bias_alike(family: str, tmp_path: Path) -> None:
+    target = tiny_target(tmp_path / "target")
+    plain, scaled = (
+        load_draft(
+            tiny_draft(tmp_path / str(scale), family, target=target, overrides={"logit_scale": scale}), target
+        )
+        for scale in (1.0, 2.5)
+    )
+    rows, at = [rows_of(plain, 8, 4)], [torch.arange(8)]
+    one, other = propose(plain, rows, at, [3], [8]), propose(scaled, rows, at, [3], [8])
+    torch.testing.assert_close(other.logits, one.logits * 2.5, atol=1e-3, rtol=0)
+    assert other.tokens.equal(one.tokens)

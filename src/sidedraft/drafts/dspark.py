@@ -46,7 +46,7 @@ class DSparkDraft(BlockDraft):
         previous = anchors
         for row in logits.unbind(dim=1):
             embedded.append(markov.embed(previous))
-            row += markov.bias(embedded[-1]) * self.config.logit_scale
+            markov.add_bias(row, embedded[-1])
             best = row.max(dim=-1)
             previous = self.vocabulary.to_target(best.indices)
             tokens.append(previous)

@@ -13,20 +13,20 @@ from sidedraft.drafts.weights import MARKOV_OUTPUT, DraftWeights
 
 @dataclass(frozen=True, slots=True)
 class MarkovHead:
-    """The vanilla head: bias(previous) = W2 W1[previous], added to a row's base logits."""
+    """The vanilla head: W2 W1[previous] is added to a row's base logits."""
 
     embedding: Tensor
     """W1, [vocab_size, rank], by target id."""
     output: Tensor
-    """W2, [draft_vocab_size, rank]"""
+    """W2, [draft_vocab_size, rank], multiplied by `logit_scale` as the base logits are."""
 
     def embed(self, previous: Tensor) -> Tensor:
         """Target ids int64 [B] to [B, rank]."""
         return self.embedding[previous]
 
-    def bias(self, embedded: Tensor) -> Tensor:
-        """[B, rank] to [B, draft_vocab_size]"""
-        return F.linear(embedded, self.output)
+    def add_bias(self, logits: Tensor, embedded: Tensor) -> None:
+        """Add to logits, [B, draft_vocab_size], in place; embedded: [B, rank]."""
+        logits.addmm_(embedded, self.output.t())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ def build_markov_head(weights: DraftWeights, dtype: torch.dtype, device: torch.d
     if weights.config.markov is None or weights.config.markov.rank == 0:
         return None
     embedding = weights.body["markov_head.markov_w1.weight"].to(dtype=dtype, device=device, copy=True)
-    return MarkovHead(embedding, weights.body[MARKOV_OUTPUT].to(dtype=dtype, device=device, copy=True))
+    output = weights.body[MARKOV_OUTPUT].to(dtype=dtype, device=device, copy=True)
+    if weights.config.logit_scale != 1.0:
+        output = output * weights.config.logit_scale
+    return MarkovHead(embedding, output)
 
 
 def build_confidence_head(weights: DraftWeights, device: torch.device) -> ConfidenceHead | None:

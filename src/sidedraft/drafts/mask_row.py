@@ -29,7 +29,9 @@ def read_mask_row(config: DraftConfig, draft_dir: Path) -> Tensor | None:
         )
     try:
         value = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # of any kind: the reader's parts each raise their own on bytes they cannot use
+    except (
+        Exception
+    ) as error:  # of any kind: the reader's parts each raise their own on bytes they cannot use
         raise CheckpointError(file, "file", found=str(error), expected="a tensor saved by torch") from error
     if isinstance(value, dict):
         if value.get("mask_token_id", config.mask_token_id) != config.mask_token_id:

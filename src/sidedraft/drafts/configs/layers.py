@@ -16,15 +16,18 @@ def read_windows(fields: Fields, layers: int) -> Windows:
     `layer_types` decides; `use_swa` makes every layer slide when none of them says so.
     """
     kinds = fields.texts("layer_types") or (FULL,) * layers
-    if len(kinds) < layers or not set(kinds) <= {SLIDING, FULL}:
+    if len(kinds) != layers or not set(kinds) <= {SLIDING, FULL}:
         fields.fail("layer_types", f"{layers} times {FULL} or {SLIDING}")
-    kinds = kinds[:layers]
     if fields.flag_or("use_swa", False) and SLIDING not in kinds:
         kinds = (SLIDING,) * layers
     if SLIDING not in kinds:
         return (None,) * layers
-    key = "swa_window_size" if fields.has("swa_window_size") else "sliding_window"
-    width = fields.integer(key, low=1)
+    if fields.has("swa_window_size"):
+        width = fields.integer("swa_window_size", low=1)
+    else:
+        if not fields.flag_or("use_sliding_window", True):
+            fields.fail("use_sliding_window", f"true, as layer_types has {SLIDING}")
+        width = fields.integer("sliding_window", low=1)
     return tuple(width if kind == SLIDING else None for kind in kinds)
 
 
