@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sidedraft.cli.console import ProgressConsole
 from sidedraft.cli.errors import CommandError
+from sidedraft.transport.base import TransportError
 
 if TYPE_CHECKING:
     from sidedraft.drafts.configs import DraftConfig
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="sidedraft: %(message)s")
     try:
         return _run(args)
-    except (OSError, ValueError) as error:  # of flags, folders, files and prompts
+    except (OSError, ValueError, TransportError) as error:  # of flags, folders, files and prompts
         raise CommandError(str(error)) from error
 
 
@@ -76,7 +77,10 @@ def _run(args: argparse.Namespace) -> int:
     from sidedraft.integrations.transformers.loop import generate
     from sidedraft.integrations.transformers.prompts import read_prompts, to_ids
     from sidedraft.settings import VerifierSettings
+    from sidedraft.transport.address import for_connecting, parse_address
 
+    if args.connect is not None:
+        for_connecting(parse_address(args.connect))
     patience = VerifierSettings(deadline=args.deadline)
     prompts: list[Prompt] = [*args.prompt, *(read_prompts(Path(args.prompts)) if args.prompts else ())]
     draft = None if args.draft is None else read_config(Path(args.draft))
