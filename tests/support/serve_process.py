@@ -58,11 +58,15 @@ class Outcome:
 class ServeProcess:
     """Started at once; a context manager that leaves no process behind."""
 
-    def __init__(self, folder: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str], program: str | None = None) -> None:
+        """`program`: Python text that runs the command line in another way than the user does."""
+        words = command("serve", *arguments)
+        if program is not None:
+            words = [sys.executable, "-c", program, "serve", *arguments]
         self._out, self._err = folder / "out.txt", folder / "err.txt"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                command("serve", *arguments),
+                words,
                 stdout=out,
                 stderr=err,
                 stdin=subprocess.DEVNULL,

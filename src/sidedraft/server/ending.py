@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from sidedraft.transport.base import TransportError
+
 log = logging.getLogger(__name__)
 
 STOPPED = 0
@@ -59,7 +61,8 @@ class Endings:
             except StartError as error:
                 self.put(Ending(WRONG_INPUT, str(error)))
             except BaseException as error:
-                log.debug("the %s thread died", name, exc_info=True)
+                if not isinstance(error, TransportError):  # which says all there is to say
+                    log.error("the %s thread died", name, exc_info=True)
                 self.put(Ending(FAILED, f"the {name} thread died: {type(error).__name__}: {error}"))
 
         thread = threading.Thread(target=guarded, name=f"sidedraft-{name}", daemon=True)
