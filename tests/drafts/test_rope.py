@@ -10,7 +10,7 @@ import torch
 from sidedraft.drafts.configs import RopeConfig
 from sidedraft.drafts.configs.fields import Fields
 from sidedraft.drafts.configs.rope import read_rope
-from sidedraft.drafts.rope import Rope, inverse_frequencies, rotate
+from sidedraft.drafts.rope import build_rope, inverse_frequencies, rotate
 
 KINDS: list[dict[str, Any]] = [
     {"rope_type": "linear", "factor": 4.0},
@@ -65,7 +65,7 @@ def test_rotation_turns_pairs_of_halves_by_the_angle() -> None:
     config = RopeConfig("default", 10000.0)
     positions = torch.tensor([[0, 3], [77, 1000]])
     x = torch.randn(2, 2, 5, 8)
-    cos, sin = Rope(config, 8, torch.device("cpu")).tables(positions, torch.float32)
+    cos, sin = build_rope(config, 8, torch.device("cpu")).tables(positions, torch.float32)
     turned = rotate(x, cos.unsqueeze(2), sin.unsqueeze(2))
     angle = positions[..., None, None] * inverse_frequencies(config, 8)
     number = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angle), angle)
@@ -74,7 +74,7 @@ def test_rotation_turns_pairs_of_halves_by_the_angle() -> None:
 
 def test_the_attention_factor_scales_at_every_position() -> None:
     cpu = torch.device("cpu")
-    plain = Rope(RopeConfig("default", 1e4), 8, cpu).tables(torch.tensor([0, 5]), torch.float32)
-    scaled = Rope(RopeConfig("default", 1e4, attention_factor=1.25), 8, cpu)
+    plain = build_rope(RopeConfig("default", 1e4), 8, cpu).tables(torch.tensor([0, 5]), torch.float32)
+    scaled = build_rope(RopeConfig("default", 1e4, attention_factor=1.25), 8, cpu)
     for one, other in zip(plain, scaled.tables(torch.tensor([0, 5]), torch.float32), strict=True):
         torch.testing.assert_close(one * 1.25, other)

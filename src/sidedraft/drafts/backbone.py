@@ -16,7 +16,7 @@ from sidedraft.drafts.attention import attend, block_positions, masks_by_kind
 from sidedraft.drafts.base import Context
 from sidedraft.drafts.configs import DraftConfig
 from sidedraft.drafts.norms import rms_norm
-from sidedraft.drafts.rope import Rope, rotate
+from sidedraft.drafts.rope import Rope, build_rope, rotate
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +131,5 @@ def build_backbone(
         layers=tuple(layers),
         key_norms=torch.stack([layer.qk_norm[-1:] for layer in layers]),
         final_norm=put("norm.weight"),
-        rope=Rope(c.rope, c.head_dim, device),
+        rope=build_rope(c.rope, c.head_dim, device),
     )

@@ -31,14 +31,13 @@ class BlockDraft(ABC):
         self.dtype = dtype
         self.device = device
         self.backbone = build_backbone(weights.config, weights.body, dtype, device)
+        # [vocab_size, H] and [draft_vocab_size, H]; one tensor when they are tied
         self.embedding = weights.embedding.to(dtype=dtype, device=device, copy=True)
-        """[vocab_size, H], multiplied by `input_embedding_scale`."""
         tied = weights.head.data_ptr() == weights.embedding.data_ptr()
         if tied and weights.head.shape == weights.embedding.shape:
             self.head = self.embedding
         else:
             self.head = weights.head.to(dtype=dtype, device=device, copy=True)
-        """[draft_vocab_size, H]"""
         if self.config.input_embedding_scale != 1.0:
             self.embedding = self.embedding * self.config.input_embedding_scale
         ids = weights.target_ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,25 +11,27 @@ from torch import Tensor
 from sidedraft.drafts.configs import RopeConfig
 
 
+@dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotates heads by their positions. One instance serves all layers of a draft."""
+    """Tables for `rotate`. One instance serves all layers of a draft."""
 
-    def __init__(self, config: RopeConfig, head_dim: int, device: torch.device) -> None:
-        self._frequencies = inverse_frequencies(config, head_dim).to(device)
-        self._scale = config.attention_factor
+    frequencies: Tensor
+    """float32 [head_dim / 2], in radians a position"""
+    scale: float
+    """Multiplies cosines and sines."""
 
     def tables(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines and *signed* sines for `rotate`: positions int64 [...] to two [..., head_dim].
 
         Angles are computed in fp32, as the models were trained with.
         """
-        angles = positions.unsqueeze(-1).to(torch.float32) * self._frequencies
-        cos, sin = angles.cos() * self._scale, angles.sin() * self._scale
+        angles = positions.unsqueeze(-1).to(torch.float32) * self.frequencies
+        cos, sin = angles.cos() * self.scale, angles.sin() * self.scale
         return torch.cat((cos, cos), dim=-1).to(dtype), torch.cat((-sin, sin), dim=-1).to(dtype)
 
-    @property
-    def weight_bytes(self) -> int:
-        return self._frequencies.nbytes
+
+def build_rope(config: RopeConfig, head_dim: int, device: torch.device) -> Rope:
+    return Rope(inverse_frequencies(config, head_dim).to(device), config.attention_factor)
 
 
 def rotate(x: Tensor, cos: Tensor, signed_sin: Tensor) -> Tensor:
