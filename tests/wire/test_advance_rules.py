@@ -227,6 +227,14 @@ def test_a_draft_without_taps_has_rows_of_no_bytes():
     assert p.plain(server.decode(verifier.encode(batch))) == p.plain(batch)
 
 
+def test_an_id_that_does_not_fit_spoils_no_neighbour_at_the_edge_of_the_range():
+    edge = running(request=p.MAX_ID, generation=p.MAX_ID, number=p.MAX_ID)
+    bad = running(request=p.MAX_ID, generation=0, depth=9)
+    decoded = SERVER.decode(VERIFIER.encode(p.batch_of(edge, running(request=2**63), bad)))
+    assert p.plain(decoded.advances) == p.plain([edge])
+    assert [e.request for e in decoded.refused] == [None, p.MAX_ID]
+
+
 def test_several_advances_of_one_request_keep_their_order():
     batch = p.batch_of(
         running(), running(number=10, first=13, rows_at=13), running(number=11, first=16, rows=None)

@@ -115,14 +115,22 @@ def test_an_identity_is_full_when_both_digests_were_compared(model, vocabulary, 
     elif strict == "nobody":
         assert agreed(said, facts).identity == "partial"
     else:
-        found = refused(Code.IDENTITY, said, facts)
-        assert (
-            found.ours
-            == " and ".join(
-                name for name, own in (("model_digest", model[0]), ("vocab_digest", vocabulary[0])) if own
-            )
-            or found.ours == "neither digest"
-        )
+        refused(Code.IDENTITY, said, facts)
+
+
+@pytest.mark.parametrize(
+    ("model", "vocabulary", "words"),
+    [
+        (None, None, "neither digest"),
+        (MODEL, None, "model_digest"),
+        (None, VOCABULARY, "vocab_digest"),
+        (MODEL, VOCABULARY, "model_digest and vocab_digest"),
+    ],
+)
+def test_a_refused_identity_says_what_each_side_knows(model, vocabulary, words):
+    facts = p.facts(target=target(model_digest=model, vocab_digest=vocabulary), strict_identity=True)
+    found = refused(Code.IDENTITY, p.HELLO, facts)
+    assert (found.ours, found.theirs) == (words, "neither digest")
 
 
 @pytest.mark.parametrize(
