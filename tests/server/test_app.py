@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from sidedraft.engine import Engine
-from sidedraft.server.app import DraftServer, listen
+from sidedraft.server.app import listen
 from sidedraft.server.ending import Ending
 from sidedraft.server.phases import Phase
-from sidedraft.server.report import Silent
-from sidedraft.settings import MIB, ServerSettings
+from sidedraft.settings import ServerSettings
 from sidedraft.transport.base import Event, Listener, TransportError
 from sidedraft.transport.zmq import ZmqChannel
 from sidedraft.wire.errors import Code
 from support.checkpoints import tiny_draft, tiny_target
 from support.engine_client import text
-from support.serve_process import PATIENCE, sockets, wait_for
+from support.serve_process import sockets, wait_for
+from support.server_run import ServerRun
 from support.wire_peer import WirePeer, hello, make_advance
 
 TAPS, HIDDEN, VOCAB, DEPTH = (1, 3), 32, 97, 3
@@ -42,39 +41,8 @@ def _nothing_is_left(folder: Path) -> Iterator[None]:
     wait_for(lambda: threading.active_count() <= before)
 
 
-class Run:
-    """A server whose `run` is on a thread of the test."""
-
-    def __init__(self, folder: Path, make_listener: object = listen, **changes: object) -> None:
-        settings = ServerSettings(
-            draft=str(folder / "draft"),
-            target=str(folder / "target"),
-            bind=f"ipc://{folder}/a.sock",
-            http="127.0.0.1:0",
-            kv_memory=4 * MIB,
-            max_requests=4,
-            skip_smoke_test=True,
-            lease_ms=60_000,
-            **changes,  # type: ignore[arg-type]
-        )
-        self.server = DraftServer(settings, Silent(), make_listener)  # type: ignore[arg-type]
-        self._ending: Future[Ending] = Future()
-        threading.Thread(target=lambda: self._ending.set_result(self.server.run()), daemon=True).start()
-
-    @property
-    def ready(self) -> bool:
-        return self.server.parts.board.ready()[0]
-
-    def wait_ready(self) -> None:
-        wait_for(lambda: self.ready or self._ending.done())
-        assert self.ready
-
-    def end(self) -> Ending:
-        return self._ending.result(PATIENCE)
-
-
 def test_a_stop_ends_it(folder: Path) -> None:
-    run = Run(folder)
+    run = ServerRun(folder)
     run.wait_ready()
     run.server.stop("enough")
     assert run.end() == Ending(0, "enough")
@@ -82,7 +50,7 @@ def test_a_stop_ends_it(folder: Path) -> None:
 
 
 def test_a_stop_before_it_is_ready_never_makes_it_ready(folder: Path) -> None:
-    run = Run(folder)
+    run = ServerRun(folder)
     run.server.stop("never mind")
     assert run.end().status == 0
     assert run.server.parts.lifecycle.phase is Phase.DRAINING
@@ -112,7 +80,7 @@ def test_a_dead_transport_is_a_failure(folder: Path) -> None:
         listeners.append(DyingListener(listen(settings)))
         return listeners[0]
 
-    run = Run(folder, make)
+    run = ServerRun(folder, make)
     run.wait_ready()
     listeners[0].dying = True
     ending = run.end()
@@ -126,7 +94,7 @@ def test_a_dead_engine_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatc
     def broken(*_: object) -> None:
         raise RuntimeError("device lost")
 
-    run = Run(folder)
+    run = ServerRun(folder)
     run.wait_ready()
     channel = ZmqChannel(f"ipc://{folder}/a.sock")
     try:
@@ -144,9 +112,9 @@ def test_a_dead_engine_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_servers_at_one_address(folder: Path) -> None:
-    first = Run(folder)
+    first = ServerRun(folder)
     first.wait_ready()
-    second = Run(folder)
+    second = ServerRun(folder)
     ending = second.end()
     assert ending.status == 2
     assert "in use" in ending.reason
@@ -155,7 +123,7 @@ def test_two_servers_at_one_address(folder: Path) -> None:
 
 
 def test_a_setting_that_the_draft_does_not_allow_is_told_in_one_line(folder: Path) -> None:
-    run = Run(folder, max_depth=DEPTH + 1)
+    run = ServerRun(folder, max_depth=DEPTH + 1)
     ending = run.end()
     assert ending.status == 2
     assert ending.reason.startswith("max_depth: 4 is not allowed")

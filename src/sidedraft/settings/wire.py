@@ -33,8 +33,6 @@ class WireLimits(Settings, frozen=True, kw_only=True):
     """Open requests of one session."""
     held: Count = 256
     """Advances of one request that may wait for a smaller number."""
-    detail: Count = 512
-    """Characters of an error text."""
 
     def check(self) -> None:
         if self.control_payload < self.control_rows:
