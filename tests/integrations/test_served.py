@@ -17,9 +17,10 @@ from torch import Tensor
 from sidedraft.cli.main import main
 from sidedraft.drafts import load_draft, read_config
 from sidedraft.integrations.transformers.connect import connect
-from sidedraft.integrations.transformers.loop import Request, generate
+from sidedraft.integrations.transformers.loop import generate
 from sidedraft.integrations.transformers.options import Options
 from sidedraft.integrations.transformers.report import Report
+from sidedraft.integrations.transformers.request import Request
 from sidedraft.settings import VerifierSettings
 from sidedraft.targets.tapped import TappedTarget
 from sidedraft.verifier.drafter import Drafter
