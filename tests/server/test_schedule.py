@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidedraft.server.job import Job
+from sidedraft.server.job import Job, Receipt
 from sidedraft.server.schedule import MAX_ADVANCES, Schedule
+from sidedraft.transport.base import Lane
 from sidedraft.wire.advance import Advance
 
 SLICE = 1000
@@ -17,7 +18,8 @@ BATCH = 4
 def job(owner: int, request: int, number: int, *, depth: int = 0, size: int = 0, generation: int = 0) -> Job:
     rows = np.zeros((1, size), np.uint8) if size else None
     advance = Advance(request, generation, number, 0, np.zeros(1, np.int32), 0, depth, 0, rows)
-    return Job(owner, "default", b"", "f32", advance, 0.0, None, serial=0)
+    receipt = Receipt(owner, Lane.CONTROL, size, 1)
+    return Job(owner, "default", b"", "f32", advance, 0.0, None, serial=0, receipt=receipt)
 
 
 def schedule() -> Schedule:

@@ -12,7 +12,7 @@ from sidedraft.server.phases import Phase
 from sidedraft.transport.base import Lane
 from sidedraft.wire import messages as m
 from sidedraft.wire.advance import Advance, Outcome
-from sidedraft.wire.errors import Code
+from sidedraft.wire.errors import Code, WireError
 from support.engine_client import text
 from support.server_bench import ServerBench
 from support.wire_peer import WirePeer, make_advance
@@ -283,7 +283,7 @@ def test_credit_comes_back_whatever_becomes_of_the_advances(bench: ServerBench) 
         if isinstance(message, m.Credit):
             credited += message.bytes
     assert credited == sent
-    assert session.bulk_owed == 0
+    assert session.held == dict.fromkeys(Lane, 0)
     assert session.unanswered == 0
 
 
@@ -300,6 +300,39 @@ def test_more_bulk_than_the_credit_ends_the_session() -> None:
     assert bench.engine.stats().requests == 0
     canary.advance(opening(1))
     assert canary.answers(1)[0].outcome is Outcome.DRAFTED
+
+
+def test_more_waiting_than_a_session_may_have_is_refused_and_nothing_else(
+    bench: ServerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, canary = bench.peer(), bench.peer()
+    size = peer.codec.payload_size(peer.batch(opening(1)))
+    monkeypatch.setattr("sidedraft.server.reception.MAX_HELD", 2 * size)
+    monkeypatch.setattr("sidedraft.server.reception.MAX_UNANSWERED", 3)
+    for request in range(3):
+        peer.advance(opening(request))
+        bench.io_turn()
+    canary.advance(*(opening(request, 1) for request in range(4)))
+    refused = [answer.error for answer in (*peer.answers(3), *canary.answers(4))]
+    assert sorted(refused) == ["", "", "", "", "", Code.CAPACITY, Code.CAPACITY]
+    peer.advance(opening(9))
+    assert peer.answers(1)[0].outcome is Outcome.DRAFTED
+
+
+def test_a_message_of_ours_that_breaks_a_rule_costs_its_session_only(
+    bench: ServerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, canary = bench.peer(), bench.peer()
+    session = next(iter(bench.dispatcher.sessions))
+
+    def unwritable(*_: object, **__: object) -> None:
+        raise WireError(Code.TOO_LARGE, "header", "much", "less")
+
+    monkeypatch.setattr(session.codec, "encode", unwritable)
+    peer.advance(opening(1))
+    canary.advance(opening(1))
+    assert canary.answers(1)[0].outcome is Outcome.DRAFTED
+    assert len(bench.dispatcher.sessions) == 1
 
 
 def test_an_expired_proposal_is_applied_but_not_computed(bench: ServerBench) -> None:

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="a TOML file with the same settings; flags win")
     for name, text in (
         ("insecure-plain-text", "allow --bind to an address other hosts can reach, unencrypted"),
+        ("strict-identity", "refuse verifiers whose target is only partly known to be the draft's"),
         ("exit-after-load", "load, test, and exit"),
         ("skip-smoke-test", "be ready without trying every shape first"),
     ):

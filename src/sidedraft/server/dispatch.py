@@ -103,9 +103,9 @@ class Dispatcher:
         for session in self.sessions.expired(self._clock()):
             self._counters.sessions_expired.add()
             self._end(session, Code.UNKNOWN_SESSION, "the lease ran out")
-        for session in self._outbound.take_stuck():
-            # Its answers pile up: it does not read. Its connection goes, so that nothing waits for it.
-            self._end(session, Code.CAPACITY, "answers are not read")
+        for session, code, reason in self._outbound.take_stuck():
+            # Its connection goes as well, so that nothing waits for it.
+            self._end(session, code, reason)
             self._listener.drop(session.control, Lane.CONTROL)
         return self._exchange.flush()
 
@@ -115,12 +115,11 @@ class Dispatcher:
             self._outbound.send(session, m.Goodbye(**session.ids, reason=shorten(reason, MAX_DETAIL)))
 
     def _member(self, exchange: Exchange, session: Session, event: Received) -> None:
-        bulk = event.lane is Lane.BULK
-        bulk_bytes = event.frames[1].nbytes if bulk and len(event.frames) > 1 else 0
+        size = event.frames[1].nbytes if len(event.frames) > 1 else 0
         try:
-            message = session.codec.decode(event.frames, bulk=bulk)
+            message = session.codec.decode(event.frames, bulk=event.lane is Lane.BULK)
         except WireError as error:
-            exchange.unusable(session, error, bulk_bytes)
+            exchange.unusable(session, error, event.lane, size)
             return
         if isinstance(message, m.Hello):
             exchange.forget(session)
@@ -129,7 +128,7 @@ class Dispatcher:
             exchange.forget(session)
         else:
             try:
-                exchange.take(session, message, bulk_bytes)
+                exchange.take(session, message, event.lane, size)
             except WireError as error:
                 self._counters.messages_refused.add()
                 self._end(session, error.code, error.detail)

@@ -13,6 +13,7 @@ from sidedraft.server.outbound import Outbound
 from sidedraft.server.phases import Lifecycle
 from sidedraft.server.reply import Reply
 from sidedraft.server.sessions import Session, Sessions
+from sidedraft.transport.base import Lane
 from sidedraft.wire import messages as m
 from sidedraft.wire.advance import Answer
 from sidedraft.wire.batch import AdvanceBatch, AnswerBatch, Timings
@@ -54,15 +55,14 @@ class Exchange:
         self._counters = counters
         self._clock = clock
 
-    def take(self, session: Session, message: Decoded, bulk_bytes: int) -> None:
-        """One message of a session's verifier, decoded by its codec. `bulk_bytes` is the size of its payload
-        when it came on the bulk connection, else 0.
+    def take(self, session: Session, message: Decoded, lane: Lane, size: int) -> None:
+        """One message of a session's verifier, decoded by its codec; `size` is its payload's, in bytes.
 
         Raises `WireError`: the session broke a rule and cannot go on.
         """
         match message:
             case AdvanceBatch():
-                self._advances(session, message, bulk_bytes)
+                self._advances(session, message, lane, size)
             case m.Heartbeat():
                 self._pulse(session, message)
             case m.Release():
@@ -70,7 +70,7 @@ class Exchange:
             case _:
                 raise WireError(Code.UNEXPECTED, "type", type(message).__name__, "a message of a session")
 
-    def unusable(self, session: Session, error: WireError, bulk_bytes: int) -> None:
+    def unusable(self, session: Session, error: WireError, lane: Lane, size: int) -> None:
         """A message that could not be decoded: say so, and give its bytes back."""
         if error.code is Code.STALE_SESSION:
             self._counters.stale.add()
@@ -79,9 +79,7 @@ class Exchange:
             self._outbound.fail(
                 session.control, session.agreement.session, error.code, error.detail, fatal=False
             )
-        if bulk_bytes:
-            session.bulk_owed += bulk_bytes
-            self._reception.give_back(session.owner, bulk_bytes)
+        self._reception.give_back(session, lane, size)
 
     def answer(self, reply: Reply) -> None:
         """Send what an engine step gave."""
@@ -102,7 +100,6 @@ class Exchange:
         for owner, count in self._reception.take_credits().items():
             session = self._sessions.of_owner(owner)
             if session is not None:
-                session.bulk_owed -= count
                 self._outbound.send(session, m.Credit(**session.ids, bytes=count))
         return self._reception.take_orders()
 
@@ -111,15 +108,13 @@ class Exchange:
         self._sessions.remove(session)
         self._reception.release_owner(session)
 
-    def _advances(self, session: Session, batch: AdvanceBatch, bulk_bytes: int) -> None:
-        session.bulk_owed += bulk_bytes
+    def _advances(self, session: Session, batch: AdvanceBatch, lane: Lane, size: int) -> None:
         credit = session.agreement.limits.bulk_credit
-        if session.bulk_owed > credit:
-            raise WireError(
-                Code.TOO_LARGE, "bulk bytes", session.bulk_owed, f"at most {credit} unacknowledged"
-            )
+        if lane is Lane.BULK and session.held[lane] + size > credit:
+            expected = f"at most {credit} unacknowledged"
+            raise WireError(Code.TOO_LARGE, "bulk bytes", session.held[lane] + size, expected)
         self._counters.advances.add(len(batch.advances) + len(batch.refused))
-        answers = self._reception.admit(session, batch, bulk_bytes, self._clock())
+        answers = self._reception.admit(session, batch, lane, size, self._clock())
         self._counters.advances_refused.add(len(answers))
         if answers:
             self._send_answers(session, batch.serial, answers, Timings())

@@ -32,6 +32,7 @@ def server_facts(settings: ServerSettings, loaded: Loaded, epoch: int) -> Server
         ),
         namespaces=frozenset(settings.namespaces),
         confidence=shape.has_confidence,
+        strict_identity=settings.strict_identity,
         heartbeat_ms=settings.heartbeat_ms,
         lease_ms=settings.lease_ms,
     )

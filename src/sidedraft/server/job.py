@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sidedraft.engine import Work
+from sidedraft.transport.base import Lane
 
 
 @dataclass(slots=True)
 class Receipt:
-    """A bulk payload that several advances share; its bytes go back as credit when the last one is done."""
+    """A payload that several advances share; its memory is free when the last one is done."""
 
     owner: int
-    bytes: int
+    lane: Lane
+    size: int
+    """Bytes."""
     left: int
     """Advances that still read from it."""
 
@@ -23,8 +26,7 @@ class Job(Work):
 
     serial: int
     """Of the batch it came in."""
-    receipt: Receipt | None = None
-    """Of its payload, when that came by the bulk connection."""
+    receipt: Receipt
 
     @property
     def row_bytes(self) -> int:

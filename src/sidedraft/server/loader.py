@@ -12,8 +12,9 @@ from sidedraft.device import DeviceError, resolve_device, resolve_dtype
 from sidedraft.drafts import CheckpointError, Draft, load_draft, read_config
 from sidedraft.engine import Engine, MemoryPlan, plan_memory
 from sidedraft.server.ending import StartError
+from sidedraft.server.reception import MAX_HELD
 from sidedraft.server.report import Report
-from sidedraft.settings import ServerSettings, SettingsError, format_bytes
+from sidedraft.settings import ServerSettings, SettingsError, WireLimits, format_bytes
 from sidedraft.targets.facts import read_target_facts
 from sidedraft.wire.messages import TargetFacts
 
@@ -60,7 +61,7 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
         ingest_bytes=part.ingest_slice,
     )
     check()
-    report.note(_describe(plan, device, dtype))
+    report.note(_describe(plan, device, dtype, settings.wire()))
 
     def progress(done: int, total: int) -> None:
         check()
@@ -72,8 +73,15 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
     return Loaded(draft, Engine(draft, plan), _target(draft, target))
 
 
-def _describe(plan: MemoryPlan, device: torch.device, dtype: torch.dtype) -> str:
-    return f"memory plan ({device}, {name_of(dtype)}):\n{plan}"
+def _describe(plan: MemoryPlan, device: torch.device, dtype: torch.dtype, limits: WireLimits) -> str:
+    received = format_bytes(limits.bulk_credit + MAX_HELD)
+    return "\n".join(
+        [
+            f"memory plan ({device}, {name_of(dtype)}):",
+            str(plan),
+            f"{received:>12}  besides: messages of one verifier, at most",
+        ]
+    )
 
 
 def _target(draft: Draft, folder: Path | None) -> TargetFacts:

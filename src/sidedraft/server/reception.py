@@ -6,6 +6,8 @@ from sidedraft.engine import Sequencer, Work
 from sidedraft.server.inbox import Order, ReleaseOwner, ReleaseRequest
 from sidedraft.server.job import Job, Receipt
 from sidedraft.server.sessions import Session
+from sidedraft.settings import MIB
+from sidedraft.transport.base import Lane
 from sidedraft.wire.advance import Advance, Answer
 from sidedraft.wire.batch import AdvanceBatch, refusal
 from sidedraft.wire.errors import Code, WireError
@@ -15,6 +17,9 @@ from sidedraft.wire.messages import Release
 MAX_UNANSWERED = 16384
 """Advances of one session that may wait for the engine: far above what a verifier has requests for, and a
 bound for a peer that only sends."""
+
+MAX_HELD = 64 * MIB
+"""Bytes of control payload of one session that may wait for the engine. Bulk has its credit."""
 
 
 class Reception:
@@ -35,18 +40,21 @@ class Reception:
         due, self._credits = self._credits, {}
         return due
 
-    def admit(self, session: Session, batch: AdvanceBatch, bulk_bytes: int, now: float) -> list[Answer]:
+    def admit(self, session: Session, batch: AdvanceBatch, lane: Lane, size: int, now: float) -> list[Answer]:
         """Queue the advances of a batch; returns the answers to those refused right here.
 
-        `bulk_bytes` is the size of the payload when it came on the bulk connection, else 0.
+        `size` is the payload's, in bytes.
         """
         refused = list(batch.refused)
         room = max(0, MAX_UNANSWERED - session.unanswered)
+        if lane is Lane.CONTROL and session.held[lane] + size > MAX_HELD:
+            room = 0
         accepted, beyond = batch.advances[:room], batch.advances[room:]
         refused += [_too_many(advance) for advance in beyond]
-        receipt = Receipt(session.owner, bulk_bytes, len(accepted)) if bulk_bytes else None
-        if receipt is not None and not accepted:
-            self.give_back(session.owner, bulk_bytes)
+        receipt = Receipt(session.owner, lane, size, len(accepted))
+        session.held[lane] += size
+        if not accepted:
+            self.free(session, receipt)
         expires = now + batch.budget_us / 1e6 if batch.budget_us else None
         for advance in accepted:
             self._push(session, _job(session, advance, batch.serial, receipt, now, expires))
@@ -78,14 +86,21 @@ class Reception:
         """A job is done with, answered or not: its share of the payload is free."""
         if session is not None:
             session.unanswered -= 1
-        if job.receipt is not None:
-            job.receipt.left -= 1
-            if job.receipt.left == 0:
-                self.give_back(job.receipt.owner, job.receipt.bytes)
+        job.receipt.left -= 1
+        if job.receipt.left == 0:
+            self.free(session, job.receipt)
 
-    def give_back(self, owner: int, bulk_bytes: int) -> None:
-        """Bytes of bulk payload that are free again."""
-        self._credits[owner] = self._credits.get(owner, 0) + bulk_bytes
+    def give_back(self, session: Session, lane: Lane, size: int) -> None:
+        """A payload that was received and not used."""
+        session.held[lane] += size
+        self.free(session, Receipt(session.owner, lane, size, 0))
+
+    def free(self, session: Session | None, receipt: Receipt) -> None:
+        """Nobody reads from a payload any more."""
+        if session is not None:
+            session.held[receipt.lane] -= receipt.size
+        if receipt.lane is Lane.BULK:
+            self._credits[receipt.owner] = self._credits.get(receipt.owner, 0) + receipt.size
 
     def _push(self, session: Session, job: Job) -> None:
         request, generation = job.advance.request, job.advance.generation
@@ -109,7 +124,7 @@ def _job(
     session: Session,
     advance: Advance,
     serial: int,
-    receipt: Receipt | None,
+    receipt: Receipt,
     now: float,
     expires: float | None,
 ) -> Job:
@@ -138,8 +153,8 @@ def _too_many(advance: Advance) -> WireError:
     return WireError(
         Code.CAPACITY,
         "advances",
-        f"more than {MAX_UNANSWERED} unanswered",
-        f"at most {MAX_UNANSWERED} a session",
+        "too many unanswered",
+        f"at most {MAX_UNANSWERED} advances and {MAX_HELD} bytes waiting",
         request=advance.request,
         generation=advance.generation,
         number=advance.number,

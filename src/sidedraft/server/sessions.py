@@ -38,8 +38,8 @@ class Session:
     """Open requests and their generation."""
     unanswered: int = 0
     """Advances taken and not yet answered."""
-    bulk_owed: int = 0
-    """Bytes of bulk payload received and not yet given back as credit."""
+    held: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
+    """Bytes of payload that unanswered advances read from. On the bulk lane: credit not yet given back."""
 
     def __post_init__(self) -> None:
         self.codec = Codec(End.SERVER, self.agreement)

@@ -115,7 +115,7 @@ def describe(session: Session, now: float) -> dict[str, Any]:
         "max_depth": agreement.max_depth,
         "requests": len(session.requests),
         "unanswered": session.unanswered,
-        "bulk_bytes_owed": session.bulk_owed,
+        "bytes_held": {lane.value: count for lane, count in session.held.items()},
         "silent_seconds": round(max(0.0, now - session.heard), 3),
     }
 

@@ -52,6 +52,8 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     block_size: Literal[16, 32, 64, 128] = 64
     namespaces: Namespaces = ("default",)
     """Names that a verifier may ask for; requests share context inside one only."""
+    strict_identity: bool = False
+    """Refuse verifiers whose target is only partly known to be the draft's."""
     heartbeat_ms: Milliseconds = 200
     lease_ms: Milliseconds = 5000
     """A session that is silent for so long is over; its requests are released."""
