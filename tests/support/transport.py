@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -64,6 +66,16 @@ def gone(end: End, peer: PeerId = b"") -> Disconnected:
         return [e for e in events if isinstance(e, Disconnected) and e.peer == peer]
 
     return found(until(end, lambda events: bool(found(events))))[0]
+
+
+def neighbouring_ports() -> tuple[socket.socket, socket.socket]:
+    """Two listening sockets at a free port of the loopback and at the next one."""
+    for _ in range(100):
+        control = socket.create_server(("127.0.0.1", 0))
+        with contextlib.suppress(OSError):
+            return control, socket.create_server(("127.0.0.1", control.getsockname()[1] + 1))
+        control.close()
+    raise OSError("no two neighbouring ports are free")
 
 
 class Canary:

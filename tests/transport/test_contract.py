@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sidedraft.transport.base import Channel, Connected, Lane, Listener, Received, TransportError
+from sidedraft.transport.base import (
+    Channel,
+    Connected,
+    Disconnected,
+    Lane,
+    Listener,
+    Received,
+    TransportError,
+)
 from sidedraft.transport.fake import FakeNetwork, VirtualClock
 from sidedraft.transport.zmq import ZmqChannel, ZmqListener
 from support.transport import connected, gone, message, messages, until
@@ -144,6 +152,19 @@ def test_a_restarted_server_is_found_again(world: World) -> None:
     again = message(successor)
     assert bytes(again.frames[0]) == b"b"
     assert not successor.send(b"\0\0\0\0\0" if peer == again.peer else peer, Lane.CONTROL, [b"nobody"])
+
+
+def test_what_a_dead_server_had_not_read_does_not_reach_its_successor(world: World) -> None:
+    listener, channel = world.pair()
+    old = b"x" * 1_000_000
+    taken = next(count for count in range(10_000) if not channel.send(Lane.BULK, [b"old", old]))
+    assert taken > 0
+    listener.close()
+    until(channel, lambda events: sum(isinstance(event, Disconnected) for event in events) == 2)
+    successor = world.listen()
+    connected(channel)
+    assert channel.send(Lane.BULK, [b"new"])
+    assert bytes(message(successor).frames[0]) == b"new"
 
 
 def test_a_closed_channel_is_noticed(world: World) -> None:

@@ -14,7 +14,7 @@ import pytest
 from sidedraft.settings import MIB, WireLimits
 from sidedraft.transport.base import Connected, Disconnected, Lane, Received
 from sidedraft.transport.zmq import ZmqChannel, ZmqListener, connection, dealer_lane, router_lane
-from support.transport import Canary, connected, gone, message, until
+from support.transport import Canary, connected, gone, message, neighbouring_ports, until
 from support.zmtp import GREETING, frame, frame_header, is_closed, plug, shake_hands
 
 LIMIT = 8 * MIB
@@ -221,9 +221,8 @@ class BadServer:
     """Listens at a tcp port pair and lets the test speak to the channel's control connection."""
 
     def __init__(self) -> None:
-        self.control = socket.create_server(("127.0.0.1", 0))
+        self.control, self.bulk = neighbouring_ports()
         self.port = self.control.getsockname()[1]
-        self.bulk = socket.create_server(("127.0.0.1", self.port + 1))
         self.control.settimeout(30)
 
     def close(self) -> None:

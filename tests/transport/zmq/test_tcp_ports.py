@@ -9,6 +9,7 @@ import pytest
 from sidedraft.transport.address import AddressError, TcpAddress, parse_address
 from sidedraft.transport.base import TransportError
 from sidedraft.transport.zmq import ZmqChannel, ZmqListener
+from support.transport import neighbouring_ports
 
 
 def port_of(listener: ZmqListener) -> int:
@@ -26,15 +27,13 @@ def test_port_zero_reports_the_ports_that_were_chosen() -> None:
 
 
 def test_a_taken_port_is_named_and_the_other_is_left_free() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        bulk = probe.getsockname()[1]
-        probe.listen()
-        with pytest.raises(TransportError, match=f"address tcp://127.0.0.1:{bulk}: already in use"):
-            ZmqListener(f"tcp://127.0.0.1:{bulk - 1}")
-        with socket.socket() as control:
-            control.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            control.bind(("127.0.0.1", bulk - 1))
+    control, bulk = neighbouring_ports()
+    with bulk:
+        port = control.getsockname()[1]
+        control.close()
+        with pytest.raises(TransportError, match=f"address tcp://127.0.0.1:{port + 1}: already in use"):
+            ZmqListener(f"tcp://127.0.0.1:{port}")
+        socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_an_address_of_another_host_is_named() -> None:
