@@ -166,7 +166,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_dead_transport_ends_the_process_with_one_line(folder: Path) -> None:
     trigger = folder / "trigger"
-    with serve(folder, program=TRANSPORT_DIES.format(trigger=str(trigger))) as server:
+    with serve(folder, "--skip-smoke-test", program=TRANSPORT_DIES.format(trigger=str(trigger))) as server:
         server.wait_ready()
         trigger.touch()
         ended = server.end()

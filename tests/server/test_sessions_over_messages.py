@@ -319,6 +319,16 @@ def test_more_waiting_than_a_session_may_have_is_refused_and_nothing_else(
     assert peer.answers(1)[0].outcome is Outcome.DRAFTED
 
 
+def test_refused_requests_are_not_remembered(bench: ServerBench) -> None:
+    """A peer that opens ever new requests costs no memory once the engine is full."""
+    peer = bench.peer()
+    for request in range(60):
+        peer.advance(opening(request, 1))
+        peer.answers(1)
+    session = next(iter(bench.dispatcher.sessions))
+    assert len(session.requests) == bench.engine.stats().requests == bench.engine.plan.max_requests
+
+
 def test_a_message_of_ours_that_breaks_a_rule_costs_its_session_only(
     bench: ServerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidedraft.drafts.base import DraftShape
-from sidedraft.engine import Engine
+from sidedraft.engine import Engine, plan_memory
 from sidedraft.server.counters import IoCounters
 from sidedraft.server.dispatch import Dispatcher
 from sidedraft.server.engine_loop import EngineLoop
@@ -16,11 +16,11 @@ from sidedraft.server.service import Service
 from sidedraft.transport.fake import FakeNetwork, VirtualClock
 from sidedraft.wire import messages as m
 from sidedraft.wire.handshake import ServerFacts
-from support.engine_client import make_engine
 from support.fake_draft import FakeDraft, fake_shape
 from support.wire_peer import WirePeer, hello
 
 SLICE = 4096
+BLOCK = 16
 
 
 class View:
@@ -39,7 +39,7 @@ class View:
 class ServerBench:
     """`io` and `engine_loop` are driven by `turn`; the model is "loaded" by `open`."""
 
-    def __init__(self, *, requests: int = 16, blocks: int = 64, bulk_credit: int = 1 << 16) -> None:
+    def __init__(self, *, requests: int = 16, bulk_credit: int = 1 << 16) -> None:
         self.clock = VirtualClock()
         self.network = FakeNetwork(self.clock)
         self.lifecycle = Lifecycle()
@@ -49,7 +49,14 @@ class ServerBench:
         self.dispatcher = Dispatcher(listener, self.lifecycle, 77, self.counters, self.clock)
         self.io = IoLoop(listener, self.dispatcher, self.inbox, self.clock)
         self.draft = FakeDraft(fake_shape())
-        self.engine: Engine = make_engine(self.draft, blocks=blocks, requests=requests, clock=self.clock)
+        plan = plan_memory(
+            self.draft.shape,
+            self.draft.dtype,
+            kv_memory=1 << 20,
+            max_requests=requests,
+            block_size=BLOCK,
+        )
+        self.engine = Engine(self.draft, plan, clock=self.clock, poison=True)
         self.schedule = Schedule(slice_bytes=SLICE, batch=requests)
         self.engine_loop = EngineLoop(self.engine, self.schedule, self.inbox, self.io.reply, self.clock)
         shape = self.draft.shape

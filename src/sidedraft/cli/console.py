@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -13,15 +15,16 @@ _QUARTERS = 4
 class ProgressConsole:
     """Lines go to stdout. Progress goes to stderr: a bar in a terminal, a line every quarter elsewhere."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
+    def __init__(self, console: Console | None = None) -> None:
+        """`console`: another one than stderr."""
+        self._console = Console(stderr=True) if console is None else console
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._quarters: dict[str, int] = {}
 
     def note(self, text: str) -> None:
         self.close()
-        print(text, flush=True)
+        _print(text, sys.stdout)
 
     def progress(self, task: str, done: int, total: int) -> None:
         if self._console.is_terminal:
@@ -56,4 +59,10 @@ class ProgressConsole:
         quarter = _QUARTERS if done >= total else _QUARTERS * done // total
         if quarter > self._quarters.get(task, 0):
             self._quarters[task] = quarter
-            print(f"{task}: {100 * quarter // _QUARTERS} %", file=sys.stderr, flush=True)
+            _print(f"{task}: {100 * quarter // _QUARTERS} %", self._console.file)
+
+
+def _print(text: str, file: IO[str]) -> None:
+    # Whoever read our output may have gone; that is no reason for a server to stop.
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=file, flush=True)

@@ -15,7 +15,7 @@ from sidedraft.server.reply import Reply
 from sidedraft.server.sessions import Session, Sessions
 from sidedraft.transport.base import Lane
 from sidedraft.wire import messages as m
-from sidedraft.wire.advance import Answer
+from sidedraft.wire.advance import Answer, Outcome
 from sidedraft.wire.batch import AdvanceBatch, AnswerBatch, Timings
 from sidedraft.wire.codec import Decoded
 from sidedraft.wire.errors import Code, WireError
@@ -93,6 +93,9 @@ class Exchange:
             if session is None:
                 self._counters.stale.add()
             else:
+                for answer in answers:
+                    if answer.outcome is Outcome.REFUSED:
+                        session.close_request(answer.request, answer.generation)
                 self._send_answers(session, serial, answers, spent)
 
     def flush(self) -> list[Order]:

@@ -63,6 +63,7 @@ class Reception:
             answer = refusal(error)
             if answer is not None:
                 answers.append(answer)
+                session.close_request(answer.request, answer.generation)
                 key = (session.owner, answer.request, answer.generation, answer.number)
                 self._forward(self._sequencer.skip(*key))
         return answers
@@ -73,8 +74,7 @@ class Reception:
             for work in self._sequencer.skip(session.owner, request, generation, MAX_ID):
                 self.settle(session, _as_job(work))
             self._sequencer.release(session.owner, request, generation)
-            if session.requests.get(request, -1) <= generation:
-                session.requests.pop(request, None)
+            session.close_request(request, generation)
             self._orders.append(ReleaseRequest(session.owner, request, generation))
 
     def release_owner(self, session: Session) -> None:

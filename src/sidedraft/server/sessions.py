@@ -35,7 +35,7 @@ class Session:
     bulk: PeerId | None = None
     """Its bulk connection, known from its first message there."""
     requests: dict[int, int] = field(default_factory=dict)
-    """Open requests and their generation."""
+    """Requests that are open, or about to be, and their generation."""
     unanswered: int = 0
     """Advances taken and not yet answered."""
     held: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
@@ -48,6 +48,11 @@ class Session:
     def ids(self) -> Ids:
         """What every message of the session carries."""
         return {"session": self.agreement.session, "epoch": self.agreement.epoch}
+
+    def close_request(self, request: int, generation: int) -> None:
+        """This generation of a request, and those before it, are over."""
+        if self.requests.get(request, generation + 1) <= generation:
+            del self.requests[request]
 
 
 class Sessions:
