@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
 from sidedraft.drafts.base import Draft
-from sidedraft.engine import Engine, MemoryPlan, Work, plan_memory
+from sidedraft.engine import Engine, Work, plan_memory
 from sidedraft.wire.advance import Advance, Answer, Opening, Tokens
 
 RowBytes = np.ndarray
 
 
 def make_engine(
-    draft: Draft, *, blocks: int = 64, block_size: int = 16, requests: int = 16, **options: object
+    draft: Draft,
+    *,
+    blocks: int = 64,
+    block_size: int = 16,
+    requests: int = 16,
+    window: int | None = None,
+    memory: int = 2 << 20,
 ) -> Engine:
-    """An engine with a pool of exactly `blocks` usable blocks, unwritten memory poisoned."""
-    plan_options = {k: options.pop(k) for k in ("window", "max_position", "max_depth") if k in options}
-    plan = exact_plan(draft, blocks=blocks, block_size=block_size, requests=requests, **plan_options)
-    return Engine(draft, plan, poison=True, secret=b"test", **options)
+    """An engine with a pool of exactly `blocks` blocks to use, and unwritten memory poisoned.
 
-
-def exact_plan(
-    draft: Draft, *, blocks: int, block_size: int = 16, requests: int = 16, **options: object
-) -> MemoryPlan:
-    """The plan of the smallest memory that gives a pool of so many blocks."""
-
-    def plan(memory: int) -> MemoryPlan:
-        sizes = {"kv_memory": memory, "max_requests": requests, "block_size": block_size}
-        return plan_memory(draft.shape, draft.dtype, **sizes, **options)
-
-    low, high = 1 << 10, 1 << 31
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            enough = plan(middle).blocks - 1 >= blocks
-        except ValueError:
-            enough = False
-        low, high = (low, middle) if enough else (middle + 1, high)
-    found = plan(low)
-    assert found.blocks - 1 == blocks, f"no memory gives {blocks} blocks"
-    return found
+    `memory` sizes the scratch.
+    """
+    plan = plan_memory(
+        draft.shape,
+        draft.dtype,
+        kv_memory=memory,
+        max_requests=requests,
+        window=window,
+        block_size=block_size,
+    )
+    if blocks >= plan.blocks:
+        raise ValueError(f"{blocks} blocks do not fit into {memory} bytes")
+    return Engine(draft, replace(plan, blocks=blocks + 1), poison=True, secret=b"test")
 
 
 def random_aux(rng: np.random.Generator, rows: int, width: int) -> np.ndarray:
