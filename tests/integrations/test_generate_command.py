@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -30,6 +31,14 @@ def test_text_is_printed_as_text(models: tuple[Path, Path], capsys: pytest.Captu
     assert all(isinstance(one["text"], str) for one in found["generations"])
 
 
+def test_without_a_prompt_flag_the_lines_of_standard_input_are_prompts(
+    models: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("red fox\n\ndog\n"))
+    assert main(["generate", "--target", str(models[0]), "--max-new-tokens", "2", "--ignore-eos"]) == 0
+    assert [line[:4] for line in capsys.readouterr().out.splitlines()] == ["[0] ", "[1] "]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -52,8 +61,14 @@ def test_text_is_printed_as_text(models: tuple[Path, Path], capsys: pytest.Captu
     ],
 )
 def test_wrong_input_is_named_in_one_line(
-    models: tuple[Path, Path], words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: tuple[Path, Path],
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     ids = tmp_path / "ids.jsonl"
     ids.write_text('{"ids": [1]}\n{"ids": [97]}\n')
     places = {"DRAFT": str(models[1]), "IDS": str(ids)}

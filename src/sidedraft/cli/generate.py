@@ -48,7 +48,13 @@ _FLAGS: tuple[tuple[str, type, str, str], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="DIR", required=True, help="folder of the target checkpoint")
-    parser.add_argument("--prompt", metavar="TEXT", action="append", default=[], help="may be repeated")
+    parser.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="may be repeated; without --prompt and --prompts, lines of standard input are prompts",
+    )
     for name, kind, metavar, text in _FLAGS:
         parser.add_argument(f"--{name}", metavar=metavar, type=kind, help=text)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
@@ -59,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if (args.connect is None) != (args.draft is None):
         raise CommandError("--connect and --draft go together; without both, there are no drafts")
-    if not args.prompt and args.prompts is None:
-        raise CommandError("no prompt; expected --prompt TEXT or --prompts FILE")
     if args.threads is not None and args.threads < 1:
         raise CommandError(f"threads: {args.threads} is not allowed; expected at least 1")
     logging.basicConfig(level=logging.WARNING, format="sidedraft: %(message)s")
@@ -83,6 +87,8 @@ def _run(args: argparse.Namespace) -> int:
         for_connecting(parse_address(args.connect))
     patience = VerifierSettings(deadline=args.deadline)
     prompts: list[Prompt] = [*args.prompt, *(read_prompts(Path(args.prompts)) if args.prompts else ())]
+    if not prompts:
+        prompts = _typed()
     draft = None if args.draft is None else read_config(Path(args.draft))
     options = _options(args, draft)
     target = _load(args, draft)
@@ -116,6 +122,16 @@ def _run(args: argparse.Namespace) -> int:
     else:
         _print(report, text)
     return 0
+
+
+def _typed() -> list[Prompt]:
+    """Prompts from standard input, so that the command works without any flag for them."""
+    if sys.stdin.isatty():
+        print("sidedraft: a prompt a line; Ctrl-D ends them", file=sys.stderr)
+    lines: list[Prompt] = [line.rstrip("\n") for line in sys.stdin if line.strip()]
+    if not lines:
+        raise CommandError("no prompt; expected --prompt TEXT, --prompts FILE or lines on standard input")
+    return lines
 
 
 def _options(args: argparse.Namespace, draft: DraftConfig | None, **more: Any) -> Options:
