@@ -170,6 +170,16 @@ def test_counts_that_would_overflow_any_sum_are_refused_before_they_are_used(col
     assert [e.code for e in decoded.refused] == [Code.BAD_PAYLOAD] * 2
 
 
+@pytest.mark.parametrize("column", ["count", "rows"])
+def test_counts_that_only_add_up_do_not_move_one_advances_share_into_anothers(column):
+    header, payload = VERIFIER.encode(p.batch_of(running(), running(request=6)))
+    shifted = msgspec.msgpack.decode(header)
+    shifted[column] = [-1, sum(shifted[column]) + 1]
+    decoded = SERVER.decode([msgspec.msgpack.encode(shifted), payload])
+    assert decoded.advances == []
+    assert [e.code for e in decoded.refused] == [Code.BAD_PAYLOAD] * 2
+
+
 COLUMNS = [
     name for name in Advances.__struct_fields__ if name not in ("session", "epoch", "serial", "budget_us")
 ]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from sidedraft.wire import advance_codec, headers
+from sidedraft.wire import advance_codec, answer_codec, headers
 from sidedraft.wire import messages as m
 from sidedraft.wire.advance import Advance, Answer, Outcome
 from sidedraft.wire.codec import Codec, End
@@ -151,6 +151,18 @@ def test_a_failure_about_any_session_reaches_the_verifier():
 def test_a_header_is_bounded_before_it_is_read():
     error = refused(Code.TOO_LARGE, "header", SERVER, [bytes(MAX_HEADER + 1)])
     assert error.value == f"{MAX_HEADER + 1} bytes"
+
+
+def test_a_header_may_have_exactly_as_many_bytes_as_its_bound():
+    head = answer_codec.header(p.answers_of(Answer(1, 0, 0, Outcome.REFUSED, error="gap")))
+    most = MAX_HEADER - len(headers.encode(msgspec.structs.replace(head, detail=["x" * 65536]))) + 65536
+    frame = headers.encode(msgspec.structs.replace(head, detail=["x" * most]))
+    assert len(frame) == MAX_HEADER
+    decoded = VERIFIER.decode([frame])
+    assert [e.field for e in decoded.refused] == ["detail"]
+    with pytest.raises(WireError) as caught:
+        headers.encode(msgspec.structs.replace(head, detail=["x" * (most + 1)]))
+    assert (caught.value.code, caught.value.field) == (Code.TOO_LARGE, "header")
 
 
 @pytest.mark.parametrize(("bulk", "most"), [(False, p.LIMITS.control_payload), (True, p.LIMITS.bulk_payload)])

@@ -113,7 +113,7 @@ def mutated(draw: st.DrawFn) -> list[bytes]:
     return [bytes(frame) for frame in frames]
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(frames=mutated(), bulk=st.booleans())
 def test_mutated_messages(frames, bulk):
     survive(frames, bulk)
@@ -165,7 +165,7 @@ def rewritten(draw: st.DrawFn) -> dict[str, Any]:
     return header
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=300)
 @given(header=rewritten(), payload=st.sampled_from([None, FRAMES[0][1], FRAMES[4][1], bytes(128)]))
 def test_rewritten_headers(header, payload):
     frame = msgspec.msgpack.encode(header)
