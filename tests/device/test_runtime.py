@@ -1,0 +1,43 @@
+"""The engine's view of a device, on the CPU and (where there is one) on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sidedraft.device import CpuRuntime, runtime_for
+
+DEVICES = [
+    "cpu",
+    pytest.param("cuda:0", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_what_is_uploaded_can_be_fetched_after_a_mark(name: str) -> None:
+    device = torch.device(name)
+    runtime = runtime_for(device)
+    assert runtime.device == device
+    source = runtime.host_buffer(3, 4, dtype=torch.float32)
+    source.copy_(torch.arange(12.0).view(3, 4))
+    target = torch.empty(3, 4, device=device)
+    runtime.upload(source, target)
+    back = runtime.fetch(target * 2)
+    mark = runtime.mark()
+    mark.wait()
+    assert mark.reached()
+    assert back.device.type == "cpu"
+    assert back.tolist() == (source * 2).tolist()
+
+
+def test_on_the_cpu_host_memory_is_device_memory() -> None:
+    runtime = CpuRuntime()
+    source = runtime.host_buffer(4, dtype=torch.int32)
+    runtime.upload(source, source)
+    assert runtime.fetch(source) is source
+    assert not runtime.graphs
+
+
+def test_another_kind_of_device_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="'meta' is not supported; expected cpu or cuda"):
+        runtime_for(torch.device("meta"))
