@@ -15,7 +15,9 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def main(names: list[str]) -> int:
-    known = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "run" and not path.stem.startswith("_"))
+    known = sorted(
+        path.stem for path in FOLDER.glob("*.py") if path.stem != "run" and not path.stem.startswith("_")
+    )
     unknown = sorted(set(names) - set(known))
     if unknown:
         print(f"no check named {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
@@ -30,7 +32,9 @@ def main(names: list[str]) -> int:
         if code:
             failed.append(name)
     total = len(names or known)
-    print(f"{total - len(failed)} of {total} checks hold" + (f"; short: {', '.join(failed)}" if failed else ""))
+    print(
+        f"{total - len(failed)} of {total} checks hold" + (f"; short: {', '.join(failed)}" if failed else "")
+    )
     return int(bool(failed))
 
 

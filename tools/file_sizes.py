@@ -15,7 +15,9 @@ def main() -> int:
     sizes = {path: lines for path, lines in sizes.items() if lines}
     mean = sum(sizes.values()) / len(sizes)
     longest = max(sizes, key=lambda path: sizes[path])
-    print(f"{len(sizes)} files, mean {mean:.0f} lines (bar {MEAN}), longest {sizes[longest]} (bar {LONGEST}):")
+    print(
+        f"{len(sizes)} files, mean {mean:.0f} lines (bar {MEAN}), longest {sizes[longest]} (bar {LONGEST}):"
+    )
     for path in sorted(sizes, key=lambda path: -sizes[path])[:5]:
         print(f"  {sizes[path]:4d}  {path.relative_to(SOURCES)}")
     return int(mean >= MEAN or sizes[longest] > LONGEST)

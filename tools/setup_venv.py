@@ -47,7 +47,9 @@ def install_torch() -> bool:
         return pip(f"torch=={TORCH}")
     return (
         pip(f"torch=={TORCH}+cpu", quiet=True)
-        or pip(f"torch=={TORCH}", "--index-url", TORCH_CPU_INDEX, "--retries", "0", "--timeout", "10", quiet=True)
+        or pip(
+            f"torch=={TORCH}", "--index-url", TORCH_CPU_INDEX, "--retries", "0", "--timeout", "10", quiet=True
+        )
         or pip(f"torch=={TORCH}")
     )
 
@@ -55,7 +57,9 @@ def install_torch() -> bool:
 def main() -> int:
     if sys.version_info < (3, 11):
         found = ".".join(map(str, sys.version_info[:3]))
-        print(f"setup: Python >= 3.11 is needed, this is {found}; run: make PYTHON=python3.11", file=sys.stderr)
+        print(
+            f"setup: Python >= 3.11 is needed, this is {found}; run: make PYTHON=python3.11", file=sys.stderr
+        )
         return 2
     if not PYTHON.exists():
         print("setup: creating .venv", flush=True)
