@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,7 @@ def test_without_a_prompt_flag_the_lines_of_standard_input_are_prompts(
         (["--prompt", "red", "--dtype", "int3"], "dtype: 'int3'"),
         (["--prompt", "red", "--chat"], "no chat template"),
         (["--prompts", "/nowhere.txt"], "/nowhere.txt"),
+        (["--prompts", "/dev/null"], "no prompt"),
         (["--prompts", "IDS"], "prompt 1: token ids 97..97"),
     ],
 )
@@ -77,3 +79,13 @@ def test_wrong_input_is_named_in_one_line(
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert line.startswith("sidedraft: error: ")
     assert said in line
+
+
+def test_a_missing_extra_is_named(
+    models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for name in ("sidedraft.integrations.transformers.loop", "sidedraft.targets.tapped"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert main(["generate", "--target", str(models[0]), "--prompt", "red"]) == 2
+    assert "pip install 'sidedraft[transformers]'" in capsys.readouterr().err

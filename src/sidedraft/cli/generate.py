@@ -72,6 +72,10 @@ def run(args: argparse.Namespace) -> int:
         return _run(args)
     except (OSError, ValueError, TransportError) as error:  # of flags, folders, files and prompts
         raise CommandError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise CommandError("transformers is missing; pip install 'sidedraft[transformers]'") from error
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -86,9 +90,13 @@ def _run(args: argparse.Namespace) -> int:
     if args.connect is not None:
         for_connecting(parse_address(args.connect))
     patience = VerifierSettings(deadline=args.deadline)
-    prompts: list[Prompt] = [*args.prompt, *(read_prompts(Path(args.prompts)) if args.prompts else ())]
+    prompts: list[Prompt] = list(args.prompt)
+    if args.prompts is not None:
+        prompts += read_prompts(Path(args.prompts))
+    elif not prompts:
+        prompts += _typed()
     if not prompts:
-        prompts = _typed()
+        raise CommandError("no prompt; expected --prompt TEXT, --prompts FILE or lines on standard input")
     draft = None if args.draft is None else read_config(Path(args.draft))
     options = _options(args, draft)
     target = _load(args, draft)
@@ -124,14 +132,11 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _typed() -> list[Prompt]:
+def _typed() -> list[str]:
     """Prompts from standard input, so that the command works without any flag for them."""
     if sys.stdin.isatty():
         print("sidedraft: a prompt a line; Ctrl-D ends them", file=sys.stderr)
-    lines: list[Prompt] = [line.rstrip("\n") for line in sys.stdin if line.strip()]
-    if not lines:
-        raise CommandError("no prompt; expected --prompt TEXT, --prompts FILE or lines on standard input")
-    return lines
+    return [line.rstrip("\n") for line in sys.stdin if line.strip()]
 
 
 def _options(args: argparse.Namespace, draft: DraftConfig | None, **more: Any) -> Options:
