@@ -6,7 +6,7 @@ from sidedraft.transport.base import Channel, Connected, Disconnected, Event, Fr
 from sidedraft.verifier.reporting import Reporter
 from sidedraft.verifier.shared import Shared
 from sidedraft.verifier.state.cutting import Parcel
-from sidedraft.verifier.state.session import Outgoing
+from sidedraft.verifier.state.outbox import Outgoing
 from sidedraft.wire.batch import AdvanceBatch, AnswerBatch
 from sidedraft.wire.codec import Codec
 from sidedraft.wire.errors import Code, WireError
@@ -61,7 +61,7 @@ class Pump:
         while True:
             now = shared.clock()
             with shared.changed:
-                item = shared.session.next(now)
+                item = shared.session.outbox.next(now)
             if item is None:
                 return
             self._send(now, item)
@@ -105,7 +105,7 @@ class Pump:
         with shared.changed:
             now = shared.clock()
             if taken:
-                shared.session.sent(now, item)
+                shared.session.outbox.sent(now, item)
             else:
                 shared.session.refused(now, item)
 

@@ -61,7 +61,7 @@ class Shared:
         return (self._bulk if bulk else self._control).take()
 
     def _reclaim(self) -> None:
-        freed, abandoned = self.session.take_buffers()
+        freed, abandoned = self.session.outbox.take_buffers()
         for buffer in freed:
             buffer.pool.give(buffer)
         for buffer in abandoned:

@@ -49,7 +49,7 @@ def submit(shared: Shared, submissions: Sequence[Submission], ready: ReadyEvent 
         for parcel in parcels:
             _stage(shared, parcel, rows, agreement, step.deadline, computed=computed)
             with shared.changed:
-                shared.session.dispatch(shared.clock(), parcel)
+                shared.session.outbox.dispatch(shared.clock(), parcel)
                 shared.wake()
         step.times.context_d2h = shared.clock() - planned
     return step

@@ -51,11 +51,8 @@ def _take(ladder: Ladder, now: float, answer: Answer) -> Ask | None:
         ladder.news.add(Rung.BAD_REPLY, words)
         ladder.refuse(now, request, NoDraft(Reason.BAD_REPLY, words))
         return None
-    reopened = request.wire_id in ladder.reopening
+    ladder.catch_up(now, request)
     ladder.reopening.discard(request.wire_id)
-    if request.behind and request.in_step:
-        request.behind = False
-        ladder.counters.resumed += not reopened
     probe = ladder.probe
     if probe is not None and probe.request is request and answer.number >= probe.number:
         # EXPIRED alone says that the work was not taken up in time.
@@ -68,7 +65,7 @@ def _take(ladder: Ladder, now: float, answer: Answer) -> Ask | None:
         ladder.resolve(now, ask, NoDraft(Reason.LATE))
         return None
     ladder.patience.observe(now - ask.asked_at)
-    return ask if ask.step is not None else None
+    return ask if ask.waiting else None
 
 
 def _take_draft(
@@ -96,6 +93,6 @@ def _take_bad(ladder: Ladder, now: float, error: WireError) -> None:
     if request is None or not request.open or request.ask is None:
         return
     ask = request.ask
-    if (ask.generation, ask.number) == (error.generation, error.number) and ask.step is not None:
+    if (ask.generation, ask.number) == (error.generation, error.number) and ask.waiting:
         request.fall_behind(now)
         ladder.resolve(now, ask, NoDraft(Reason.BAD_REPLY, error.detail))

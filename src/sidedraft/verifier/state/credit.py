@@ -36,7 +36,8 @@ class ByteCredit:
             size, buffer = self._sent.popleft()
             self._partial -= size
             self.used -= size
-            yield buffer
+            if buffer is not None:  # a message without rows has none
+                yield buffer
 
     def outstanding(self) -> list[Any]:
         """Buffers the peer has not acknowledged."""

@@ -100,26 +100,24 @@ class Ladder:
             request = self.requests.pop(key, None)
             if request is None:
                 continue
-            ask = request.ask
             self._let_go(now, request)
+            self.supersede(now, request, NoDraft(Reason.RELEASED))
             request.close(Phase.RELEASED, NoDraft(Reason.RELEASED))
             request.retry_at = now + self.settings.late_lost
             if self.agreement is not None and request.session == self.agreement.session:
                 self.leaving[request.wire_id] = request
             else:
                 del self.by_id[request.wire_id]
-            if ask is not None:
-                self.resolve(now, ask, NoDraft(Reason.RELEASED))
 
     def take_released(self, now: float, most: int) -> list[RequestState]:
-        """At most `most` released requests whose bulk messages have arrived at the server.
+        """At most `most` released requests whose every advance has arrived at the server.
 
-        A release by the control lane would otherwise overtake it, and the server would open the request
+        A release could otherwise overtake what goes by the bulk lane, and the server would open the request
         once more, for nobody.
         """
         told = []
         for request in list(self.leaving.values()):
-            if request.answered >= request.bulk_number or now >= request.retry_at:
+            if request.in_step or now >= request.retry_at:
                 told.append(request)
                 del self.leaving[request.wire_id], self.by_id[request.wire_id]
                 if len(told) == most:
@@ -128,7 +126,7 @@ class Ladder:
 
     def expire(self, now: float, step: Step) -> None:
         """Nobody waits for this step any more."""
-        late = [ask for ask in step.asks if ask.step is step]
+        late = [ask for ask in step.asks if ask.waiting]
         if not late:
             return
         self.counters.late += len(late)
@@ -173,12 +171,30 @@ class Ladder:
 
     def resolve(self, now: float, ask: Ask, outcome: Outcome) -> None:
         """The end of a question, told once; closes the step when it was its last."""
-        step, ask.step = ask.step, None
-        if step is None:
+        step = ask.step
+        if not ask.waiting or step is None:
             return
+        ask.waiting = False
         step.resolve(ask.index, outcome)
         if step.settled:
             self.finish(now, step)
+
+    def caught_up(self, now: float, request: RequestState) -> bool:
+        """Whether the server is in step with it, or within half of what a step waits."""
+        return request.caught_up(now, self.patience.seconds() / 2)
+
+    def catch_up(self, now: float, request: RequestState) -> None:
+        """End its being behind, if it has caught up."""
+        if request.behind and self.caught_up(now, request):
+            request.behind = False
+            self.counters.resumed += request.wire_id not in self.reopening
+
+    def supersede(self, now: float, request: RequestState, why: NoDraft) -> None:
+        """The request moves on: its draft, there or still to come, has lost its base."""
+        latest, request.latest = request.latest, None
+        if latest is not None:
+            self.resolve(now, latest, why)
+            latest.revoke(why)
 
     def finish(self, now: float, step: Step) -> None:
         """A step with questions is settled: the breaker judges it."""
@@ -226,7 +242,8 @@ class Ladder:
         if not self.breaker.closed:
             self.breaker.close()
             self.counters.breaker_closed += 1
-            self.news.add(Rung.BREAKER, "breaker closed: steps ask for drafts again")
+            if self.counters.breaker_opened:  # the first session is no news of the breaker
+                self.news.add(Rung.BREAKER, "breaker closed: steps ask for drafts again")
 
     def end_probe(self, now: float, *, passed: bool) -> None:
         """The probe was answered in time, or not."""
@@ -246,9 +263,9 @@ class Ladder:
         self.news.add(Rung.BREAKER, f"breaker open, no step waits: {why}")
         for step in list(self.steps):
             for ask in step.asks:
-                if ask.step is not None:
+                if ask.waiting:
                     ask.request.fall_behind(now)
-                self.resolve(now, ask, NoDraft(Reason.OPEN))
+                    self.resolve(now, ask, NoDraft(Reason.OPEN))
 
     def _let_go(self, now: float, request: RequestState) -> None:
         """Places a request holds while it is open."""

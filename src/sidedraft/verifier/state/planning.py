@@ -76,9 +76,7 @@ class Planner:
             request = RequestState(entry.key, next(self._ids), record, entry.context_key, entry.private)
             ladder.requests[entry.key] = ladder.by_id[request.wire_id] = request
         request.record.put(entry.first, entry.tokens)
-        if request.ask is not None and request.ask.step is not None:
-            # A pipelined engine moved on before the answer: it must never be applied to the new base.
-            ladder.resolve(now, request.ask, NoDraft(Reason.SUPERSEDED))
+        ladder.supersede(now, request, NoDraft(Reason.SUPERSEDED))
         return request
 
     def _advance(self, now: float, step: Step, index: int, entry: Entry, request: RequestState) -> Cut | None:
@@ -101,6 +99,7 @@ class Planner:
                 step.put(index, request.why_closed)
                 return None
             opening = Opening(request.record.prefix(entry.first), request.context_key, request.private)
+        ladder.catch_up(now, request)
         depth = self._depth(now, step, index, entry, request, agreement)
         try:
             made = cut(
@@ -155,7 +154,7 @@ class Planner:
             step.put(index, NoDraft(Reason.BEHIND))
         else:
             return wanted
-        probe = ladder.breaker.probe_due(now) and request.open and request.in_step and most > 0
+        probe = ladder.breaker.probe_due(now) and most > 0 and request.open and ladder.caught_up(now, request)
         return max(wanted, 1) if probe else 0
 
     def _open(self, request: RequestState, agreement: Agreement) -> None:
@@ -172,10 +171,10 @@ class Planner:
         ask = Ask(request, request.generation, request.sent, end, depth, now, step.deadline, step, index)
         if ladder.breaker.closed:
             ladder.counters.asked += 1
-            request.ask = ask
+            request.ask = request.latest = ask
             step.add(ask)
         else:
-            ask.step = None
+            ask.step, ask.waiting = None, False
             ask.deadline = now + ladder.patience.longest()
             ladder.counters.probes += 1
             ladder.breaker.probing()
@@ -190,7 +189,5 @@ class Planner:
             limits=agreement.limits,
             deadline=step.deadline if ladder.probe is None else ladder.probe.deadline,
         ):
-            for piece in parcel.pieces if parcel.bulk else ():
-                ladder.by_id[piece.advance.request].bulk_number = piece.advance.number
             parcel.step = step
             yield parcel

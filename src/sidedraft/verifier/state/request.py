@@ -43,18 +43,18 @@ class RequestState:
         """Latest number handed out in this generation."""
         self.answered = -1
         """Greatest number answered in this generation."""
-        self.bulk_number = -1
-        """Latest number that goes by the bulk lane."""
         self.behind = False
         self.queued = 0
         """Bulk messages of this request that wait for credit."""
         self.ask: Ask | None = None
         """The latest question; kept after its deadline, so that its late answer is recognised."""
+        self.latest: Ask | None = None
+        """The question of the latest submission, if it asked one."""
         self.retry_at = 0.0
         """Not opened before; also when the server is told of a release at the latest."""
         self.refusals: Backoff | None = None
         """Waits after refusals in a row; None when there was none since the last draft."""
-        self._ends: deque[tuple[int, int]] = deque()
+        self._under_way: deque[tuple[int, int, float]] = deque()
         self._waiting_since = 0.0
 
     @property
@@ -71,16 +71,16 @@ class RequestState:
         self.phase = Phase.OPEN
         self.session = session
         self.generation += 1
-        self.sent = self.answered = self.bulk_number = -1
+        self.sent = self.answered = -1
         self.behind = False
-        self._ends.clear()
+        self._under_way.clear()
 
     def hand_out(self, now: float, end: int) -> None:
         """The next number was given to an advance up to `end`."""
         if self.in_step:
             self._waiting_since = now
         self.sent += 1
-        self._ends.append((self.sent, end))
+        self._under_way.append((self.sent, end, now))
 
     def take_answer(self, now: float, number: int) -> int:
         """Everything up to `number` is applied on the server; returns the end it must have reached.
@@ -88,8 +88,8 @@ class RequestState:
         The caller has checked `answered < number <= sent`.
         """
         end = -1
-        while self._ends and self._ends[0][0] <= number:
-            end = self._ends.popleft()[1]
+        while self._under_way and self._under_way[0][0] <= number:
+            end = self._under_way.popleft()[1]
         self.answered = number
         self._waiting_since = now
         return end
@@ -98,6 +98,16 @@ class RequestState:
         """A question was not answered in time; from now on the server has to show progress."""
         self.behind = True
         self._waiting_since = now
+
+    def caught_up(self, now: float, slack: float) -> bool:
+        """The server is in step, or what separates it from us has been under way for `slack` at most.
+
+        Were equality asked for, an engine that steps faster than a round trip could never resume. A request
+        whose opening is not answered has not caught up.
+        """
+        if self.in_step:
+            return True
+        return self.answered >= 0 and now - self._under_way[0][2] <= slack
 
     def stuck(self, now: float, patience: float, session_heard: float) -> bool:
         """Whether an answer has been missing for longer than `patience`.
@@ -116,4 +126,4 @@ class RequestState:
         self.why_closed = why
         self.behind = False
         self.ask = None
-        self._ends.clear()
+        self._under_way.clear()

@@ -1,15 +1,13 @@
-"""The whole verifier without I/O: handshake, heartbeats, queues and credits around the ladder.
+"""The whole verifier without I/O: handshake, heartbeats and what is to be sent, around the ladder.
 
-Whoever owns it passes in what happened (submits, messages, connections, refused sends) with the time, takes
-out what is to be sent (`next`), and calls `tick` at `next_event`.
+Whoever owns it passes in what happened (submits, messages, connections) with the time, sends what `outbox`
+wants sent, and calls `tick` at `next_event`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from random import Random
-from typing import Any
 
 from sidedraft.settings import VerifierSettings
 from sidedraft.verifier.state.answers import take_answers
@@ -19,17 +17,15 @@ from sidedraft.verifier.state.cutting import Parcel
 from sidedraft.verifier.state.entry import Entry
 from sidedraft.verifier.state.greeter import Greeter
 from sidedraft.verifier.state.ladder import Ladder
-from sidedraft.verifier.state.lanes import Lanes
 from sidedraft.verifier.state.link import Link, LinkState
 from sidedraft.verifier.state.news import News, Rung
+from sidedraft.verifier.state.outbox import Outbox, Outgoing
 from sidedraft.verifier.state.planning import Planner
 from sidedraft.verifier.state.step import Step
 from sidedraft.wire import messages as m
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.batch import AnswerBatch
 from sidedraft.wire.errors import Code, WireError
-
-Outgoing = m.Message | Parcel
 
 SESSION_OVER = frozenset({Code.UNKNOWN_SESSION, Code.STALE_SESSION})
 """Failures after which the session is of no use, whether or not they are called fatal."""
@@ -43,6 +39,7 @@ class Session:
         self.news = News()
         self.ladder = Ladder(settings, random, self.counters, self.news)
         self.link = Link(settings, Backoff(settings.retry_first, settings.retry_cap, random))
+        self.outbox = Outbox(self.ladder, self.counters, settings.late_lost)
         self.pulse: m.Pulse | None = None
         """The server's latest word on itself; its `progress` tells a hung engine from an idle one."""
         self.refusal = ""
@@ -50,14 +47,6 @@ class Session:
         self._greeter = Greeter(hello, settings.limits)
         self._settings = settings
         self._planner = Planner(self.ladder)
-        self._freed: list[Any] = []
-        self._abandoned: list[Any] = []
-        self._lanes = Lanes(0, self.ladder.by_id, self.counters, self._freed)
-        self._urgent: deque[m.Message] = deque()
-        self._bulk_up = False
-        self._beat = 0
-        self._proof = 0
-        """Serial of the heartbeat whose answer ends a blockade."""
 
     @property
     def agreement(self) -> Agreement | None:
@@ -67,19 +56,8 @@ class Session:
 
     def submit(self, now: float, entries: Sequence[Entry], begun: float) -> tuple[Step, list[Parcel]]:
         """Plan a step whose deadline counts from `begun`; each parcel is to be filled and passed to
-        `dispatch`, in order."""
+        `outbox.dispatch`, in order."""
         return self._planner.plan(now, entries, begun)
-
-    def dispatch(self, now: float, parcel: Parcel) -> None:
-        """A parcel is complete: queue it, unless it has become worthless meanwhile."""
-        agreement = self.agreement
-        if agreement is None or agreement.session != parcel.session:
-            self._lanes.free(parcel)  # its requests were lost with their session
-        elif self.ladder.blocked:
-            self._lanes.free(parcel)
-            self.ladder.send_refused(now, parcel.requests())
-        else:
-            self._lanes.push(now, parcel)
 
     def release(self, now: float, keys: Iterable[Hashable]) -> None:
         """These requests ended."""
@@ -95,16 +73,16 @@ class Session:
     def connected(self, now: float, *, bulk: bool) -> None:
         """A lane is up; nothing sent before it will arrive."""
         if bulk:
-            self._bulk_up = True
+            self.outbox.bulk_up = True
             return
         self._end_session(now, "the connection was replaced")
-        self._urgent.clear()
+        self.outbox.hush()
         self.link.connected()
 
     def disconnected(self, now: float, *, bulk: bool, reason: str) -> None:
         """A lane is gone; what was under way on it is uncertain."""
         if bulk:
-            self._bulk_up = False
+            self.outbox.bulk_up = False
             if self.agreement is not None:
                 self.abandon(now, f"bulk connection lost: {reason or 'no reason given'}")
         else:
@@ -134,7 +112,7 @@ class Session:
 
     def unsendable(self, now: float, parcel: Parcel, error: WireError) -> None:
         """The encoder refused it: a rule of the wire that our own checks do not know."""
-        self._lanes.free(parcel)
+        self.outbox.drop(parcel)
         self.counters.refused += 1
         self.news.add(Rung.REFUSED, f"an advance cannot be sent: {error}")
         self.ladder.lose(now, self.ladder.find(parcel.requests()), str(error))
@@ -144,7 +122,7 @@ class Session:
         agreement = self.agreement
         if agreement is not None:
             self._end_session(now, why)
-            self._urgent.append(m.Goodbye(session=agreement.session, epoch=agreement.epoch, reason=""))
+            self.outbox.say(m.Goodbye(session=agreement.session, epoch=agreement.epoch, reason=""))
         self.link.failed(now)
 
     def crashed(self, now: float, why: str) -> None:
@@ -153,61 +131,16 @@ class Session:
         self.news.add(Rung.CRASH, f"I/O failed and begins anew: {why}")
         self.disconnected(now, bulk=True, reason=why)
         self.disconnected(now, bulk=False, reason=why)
-        self._urgent.clear()
+        self.outbox.hush()
 
     # To the transport.
 
-    def next(self, now: float) -> Outgoing | None:
-        """The next message to be sent, or None. Its fate is told by `sent` or `refused`."""
-        if self._urgent:
-            return self._urgent.popleft()
-        agreement = self.agreement
-        if agreement is None or self.ladder.blocked:
-            return None
-        item = self._lanes.pop(now, bulk_up=self._bulk_up)
-        if item is not None:
-            return item
-        told = self.ladder.take_released(now, agreement.limits.batch)
-        if not told:
-            return None
-        return m.Release(
-            session=agreement.session,
-            epoch=agreement.epoch,
-            requests=tuple(request.wire_id for request in told),
-            generations=tuple(request.generation for request in told),
-        )
-
-    def sent(self, now: float, item: Outgoing) -> None:
-        """The transport took it."""
-        if isinstance(item, m.Heartbeat):
-            self.counters.heartbeats += 1
-        elif isinstance(item, Parcel):
-            self._lanes.sent(now, item)
-
     def refused(self, now: float, item: Outgoing) -> None:
-        """The transport did not take it: its queue is full, or it is cut off and will say so.
-
-        On the bulk lane a full queue is no fault; what waits there is sent when there is room again.
-        """
+        """The transport did not take it."""
         if isinstance(item, m.Hello):
             self._handshake_failed(now, "the transport does not take our hello")
-        elif self.agreement is None or isinstance(item, m.Goodbye):
-            return
-        elif isinstance(item, Parcel) and item.bulk:
-            self._lanes.put_back(now, item)
         else:
-            if isinstance(item, Parcel | m.Release):
-                self._lanes.put_back(now, item)
-            self._proof = self._beat + 1
-            self.ladder.send_refused(now, self._lanes.clear())
-
-    def take_buffers(self) -> tuple[list[Any], list[Any]]:
-        """Staging buffers given back since the last call: those that can be used again, and those that were
-        under way when their session ended, which the transport may still read."""
-        freed, abandoned = list(self._freed), list(self._abandoned)
-        self._freed.clear()
-        self._abandoned.clear()
-        return freed, abandoned
+            self.outbox.refused(now, item)
 
     # Time.
 
@@ -219,24 +152,20 @@ class Session:
             else:
                 self._handshake_failed(now, "no reply to our hello")
         waiting = self.agreement is not None and not self.ladder.blocked
-        if waiting and self._lanes.stalled(now, self._settings.late_lost):
+        if waiting and self.outbox.stalled(now):
             self.abandon(now, "rows wait for credit that does not come back")
         if self.link.hello_due(now):
             self.link.greeted(now)
-            self._urgent.append(self._greeter.hello)
+            self.outbox.say(self._greeter.hello)
         agreement = self.agreement
         if agreement is not None and self.link.beat_due(now):
             self.link.beaten(now)
-            self._beat += 1
-            self._urgent.append(
-                m.Heartbeat(session=agreement.session, epoch=agreement.epoch, serial=self._beat)
-            )
+            self.outbox.beat(agreement)
         self.ladder.tick(now)
 
     def next_event(self, now: float) -> float:
         """When `tick` or `next` has something to do."""
-        lanes = self._lanes.next_event(now, self._settings.late_lost)
-        return min(self.link.next_event(), self.ladder.next_event(), lanes)
+        return min(self.link.next_event(), self.ladder.next_event(), self.outbox.next_event(now))
 
     # Within.
 
@@ -247,11 +176,11 @@ class Session:
                 take_answers(self.ladder, now, message, agreement.vocab_size)
             case m.Pulse():
                 self.pulse = message
-                if self.ladder.blocked and message.serial >= self._proof:
+                if self.ladder.blocked and self.outbox.proves_drained(message):
                     self.ladder.drained(now)
             case m.Credit():
                 self.ladder.heard_at = now
-                self._lanes.credited(now, message.bytes)
+                self.outbox.credited(now, message.bytes)
             case m.Failure():
                 self.counters.failures += 1
                 self.news.add(Rung.SESSION, f"the server reports {message.code}: {message.detail}")
@@ -276,7 +205,7 @@ class Session:
         if self._greeter.is_new_server(agreement):
             self.counters.epoch_changes += 1
             self.ladder.patience.forget()
-        self._lanes = Lanes(agreement.limits.bulk_credit, self.ladder.by_id, self.counters, self._freed)
+        self.outbox.open(agreement)
         self.refusal = ""
         self.counters.sessions += 1
         self.link.welcomed(now, agreement.heartbeat_ms / 1e3, agreement.lease_ms / 1e3)
@@ -307,12 +236,7 @@ class Session:
             return
         self.counters.session_losses += 1
         self.news.add(Rung.SESSION, f"session over: {why}")
-        self._urgent.clear()
-        self._lanes.clear()
-        under_way = self._lanes.under_way()
-        self.counters.buffers_abandoned += len(under_way)
-        self._abandoned.extend(under_way)
-        self._lanes = Lanes(0, self.ladder.by_id, self.counters, self._freed)
+        self.outbox.shut()
         self.pulse = None
         self.ladder.session_lost(now, why)
 

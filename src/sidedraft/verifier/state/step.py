@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from sidedraft.verifier.state.outcome import NoDraft, Outcome, Reason
+from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
 from sidedraft.wire.batch import Timings
 
 if TYPE_CHECKING:
@@ -112,6 +112,13 @@ class Ask:
     asked_at: float
     deadline: float
     step: Step | None
-    """None for a probe, and once nobody waits any more."""
+    """None for a probe."""
     index: int = 0
     """Of the entry in its step."""
+    waiting: bool = True
+    """Somebody still waits for it; never for a probe."""
+
+    def revoke(self, why: NoDraft) -> None:
+        """The request moves on before the result was taken: a draft that is there has lost its base."""
+        if self.step is not None and isinstance(self.step.outcomes[self.index], Draft):
+            self.step.outcomes[self.index] = why
