@@ -254,7 +254,7 @@ def test_an_exception_in_a_step_refuses_its_batch_and_the_server_lives(
 
 
 def test_credit_comes_back_whatever_becomes_of_the_advances(bench: ServerBench) -> None:
-    """Applied, refused by rule, unreadable, released while held, replaced by a new generation."""
+    """Applied, refused by rule or by the engine, unreadable, held and released, held and replaced."""
     peer = bench.peer()
     sent = 0
 
@@ -275,6 +275,12 @@ def test_credit_comes_back_whatever_becomes_of_the_advances(bench: ServerBench) 
     bench.turn()
     bulk(make_advance(6, 3, 0, text(4), width=WIDTH))
     peer.advance(opening(6, generation=1))
+    bench.turn()
+    bench.draft.fail = "rows"  # the engine refuses number 0 while number 2 is held
+    bulk(make_advance(7, 2, 5, text(4), width=WIDTH))
+    peer.advance(opening(7))
+    bench.turn()
+    peer.advance(opening(7, generation=1))
     bench.turn()
     session = next(iter(bench.dispatcher.sessions))
     credited = 0

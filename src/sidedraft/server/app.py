@@ -52,7 +52,6 @@ class DraftServer:
     ) -> None:
         self.parts = Parts(settings, report)
         self._make_listener = make_listener
-        self._threads: list[threading.Thread] = []
 
     def stop(self, reason: str) -> None:
         """Ask the server to end in good order; from any thread or signal handler."""

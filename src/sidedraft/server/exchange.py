@@ -95,7 +95,7 @@ class Exchange:
             else:
                 for answer in answers:
                     if answer.outcome is Outcome.REFUSED:
-                        session.close_request(answer.request, answer.generation)
+                        self._reception.refused(session, answer)
                 self._send_answers(session, serial, answers, spent)
 
     def flush(self) -> list[Order]:

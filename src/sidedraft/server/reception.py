@@ -63,10 +63,12 @@ class Reception:
             answer = refusal(error)
             if answer is not None:
                 answers.append(answer)
-                session.close_request(answer.request, answer.generation)
-                key = (session.owner, answer.request, answer.generation, answer.number)
-                self._forward(self._sequencer.skip(*key))
+                self._end(session, answer, answer.number)
         return answers
+
+    def refused(self, session: Session, answer: Answer) -> None:
+        """The engine refused an advance: what is held of its generation will be refused as well."""
+        self._end(session, answer, MAX_ID)
 
     def release(self, session: Session, message: Release) -> None:
         """Let go of requests; what still waits for a number that never came is given up."""
@@ -115,6 +117,10 @@ class Reception:
         self._forward(self._sequencer.push(job))
         if self._sequencer.duplicates > duplicates:
             self.settle(session, job)
+
+    def _end(self, session: Session, answer: Answer, number: int) -> None:
+        session.close_request(answer.request, answer.generation)
+        self._forward(self._sequencer.skip(session.owner, answer.request, answer.generation, number))
 
     def _forward(self, works: list[Work]) -> None:
         self._orders.extend(map(_as_job, works))
