@@ -62,10 +62,12 @@ def main() -> None:
         HERE / "prompts.json",
         [
             {
-                "kind": one["name"],
+                "name": one["name"],
+                "domain": one["name"] != "unrelated",
+                "max_new_tokens": length,
                 "prompts": [one["prefix"] + text + one["suffix"] for text in one["prompts"][:count]],
             }
-            for one, count in zip(sets, (4, 4, 3), strict=True)
+            for one, count, length in zip(sets, (4, 4, 3), (150, 150, 64), strict=True)
         ],
     )
 

@@ -14,13 +14,15 @@ from sidedraft.training.vocabulary import DraftVocabulary
 
 @torch.no_grad()
 def round_weights(module: DSparkModule) -> None:
-    """Round every parameter to bfloat16, so that what is measured is what ships."""
+    """Fold the scale of the taps into `fc` and round all to bfloat16: what is measured then is what ships."""
+    module.fc.weight *= module.tap_scale
+    module.tap_scale.fill_(1.0)
     for parameter in module.parameters():
         parameter.copy_(parameter.bfloat16())
 
 
 def export(module: DSparkModule, vocabulary: DraftVocabulary, folder: Path) -> Path:
-    """Write config.json and model.safetensors (bfloat16) to `folder`.
+    """Write config.json and model.safetensors (bfloat16) of a module after `round_weights` to `folder`.
 
     Embedding and head are the target's and are not written: a server takes the head's rows through `d2t`.
     """

@@ -30,6 +30,9 @@ class DSparkModule(nn.Module):
         self.register_buffer("head", head, persistent=False)
         self.embedding: Tensor
         self.head: Tensor
+        self.register_buffer("tap_scale", torch.ones(sizes.row_width), persistent=False)
+        self.tap_scale: Tensor
+        """[row_width]: `fc` reads aux states times this. Folded into `fc` by `export`."""
         self.fc = _linear(sizes.row_width, H)
         self.hidden_norm = nn.RMSNorm(H, sizes.eps)
         self.layers = nn.ModuleList([_Layer(sizes) for _ in range(sizes.layers)])
@@ -70,7 +73,7 @@ class DSparkModule(nn.Module):
 
     def _context(self, aux: Tensor) -> Tensor:
         """Aux states [.., row_width] to what context keys and values are computed from, [.., H]."""
-        out: Tensor = self.hidden_norm(self.fc(aux))
+        out: Tensor = self.hidden_norm(self.fc(aux * self.tap_scale))
         return out
 
     def _rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:

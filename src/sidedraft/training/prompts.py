@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -13,7 +14,8 @@ class PromptSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     The shared prefix is run once for all prompts of a set.
     """
 
-    name: str
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Also the name of a folder."""
     prefix: str
     prompts: tuple[str, ...]
     suffix: str = ""

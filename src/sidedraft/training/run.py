@@ -72,7 +72,7 @@ def run(
     module = DSparkModule(
         draft_sizes(target, recipe), target.embedding.detach(), target.head[vocabulary.target_ids].detach()
     )
-    warm_start(module, target, recipe.seed)
+    warm_start(module, target, seen, recipe.seed)
     trainer = Trainer(module, vocabulary, seen, recipe)
     _train(trainer, recipe, work / f"state-{_fingerprint(seen, recipe)}.safetensors", observer)
     round_weights(module)

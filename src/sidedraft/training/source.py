@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-from transformers import AutoTokenizer
 
 from sidedraft.targets.tapped import TappedTarget
+from sidedraft.targets.text import text_encoder
 from sidedraft.training.collect import Source
 from sidedraft.training.recipe import Recipe
 
@@ -21,13 +19,5 @@ def open_source(directory: Path, recipe: Recipe, *, threads: int | None = None) 
     layers = json.loads(config.read_text()).get("num_hidden_layers")
     if not isinstance(layers, int):
         raise ValueError(f"{config}: num_hidden_layers: expected an integer, found {layers!r}")
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError, ImportError, KeyError) as error:
-        raise ValueError(f"target {directory}: no usable tokenizer there: {error}") from error
-
-    def encode(text: str) -> list[int]:
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
     target = TappedTarget.load(directory, recipe.taps_for(layers), threads=threads)
-    return Source(directory, target, encode)
+    return Source(directory, target, text_encoder(directory))

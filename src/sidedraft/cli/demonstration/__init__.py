@@ -1,0 +1,1 @@
+"""What `sidedraft demo` consists of: assets, a server process, two arms, two tables."""

@@ -1,0 +1,70 @@
+"""A draft server as a process of its own that ends with this one."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sidedraft.cli.errors import CommandError
+
+STOP_SECONDS = 10.0
+"""What a clean stop may take before the process is killed."""
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running `sidedraft serve`."""
+
+    address: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def check(self) -> None:
+        """Raises CommandError with the log's last line when the process has ended."""
+        status = self.process.poll()
+        if status is not None:
+            lines = self.log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise CommandError(f"the draft server ended with status {status}: {lines[-1]}")
+
+
+@contextmanager
+def serving(draft: Path, target: Path, arguments: Sequence[str] = ()) -> Iterator[Server]:
+    """Start a server on a socket in a private folder; stop it and remove the folder at the end.
+
+    arguments: more flags of `sidedraft serve`.
+    """
+    with tempfile.TemporaryDirectory(prefix="sidedraft-") as home:
+        address, log = f"ipc://{home}/demo", Path(home) / "serve.log"
+        command = [sys.executable, "-m", "sidedraft.cli.main", "serve", "--bind", address, "--http", "off"]
+        command += ["--draft", str(draft), "--target", str(target), *arguments]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent
+            )
+        try:
+            yield Server(address, log, process)
+        finally:
+            _stop(process)
+
+
+def _end_with_parent() -> None:
+    """In the child: be terminated when the parent dies, even by a signal that it cannot handle."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
