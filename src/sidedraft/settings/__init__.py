@@ -4,7 +4,7 @@ A settings object that exists is valid: building one with a bad value raises `Se
 field, the value and what was expected.
 """
 
-from sidedraft.settings.base import Settings, build
+from sidedraft.settings.base import Settings, build, check_each
 from sidedraft.settings.engine import EngineSettings
 from sidedraft.settings.environment import cache_directory, runtime_directory
 from sidedraft.settings.errors import SettingsError
@@ -27,6 +27,7 @@ __all__ = [
     "WireLimits",
     "build",
     "cache_directory",
+    "check_each",
     "format_bytes",
     "parse_bytes",
     "read_file",

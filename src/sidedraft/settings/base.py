@@ -28,11 +28,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         for name, hint in _hints(type(self)).items():
-            value = getattr(self, name)
-            try:
-                msgspec.convert(value, hint)
-            except msgspec.ValidationError as error:
-                raise SettingsError(name, value, _expected(hint, error)) from None
+            _check(name, getattr(self, name), hint)
         self.check()
 
     def check(self) -> None:
@@ -52,6 +48,13 @@ def _expected(hint: Any, error: msgspec.ValidationError) -> str:
     return str(error).removeprefix("Expected ")
 
 
+def _check(name: str, value: Any, hint: Any) -> None:
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        raise SettingsError(name, value, _expected(hint, error)) from None
+
+
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
@@ -61,11 +64,26 @@ def build(cls: type[AnySettings], values: Mapping[str, Any]) -> AnySettings:
     Such sources have no tuples and may know text only: lists become tuples, and text given for a number is
     read as one, sizes with their units.
     """
+    return cls(**{name: _known(cls, name, value) for name, value in values.items()})
+
+
+def check_each(cls: type[Settings], values: Mapping[str, Any]) -> list[SettingsError]:
+    """What is wrong with each value by itself, where `build` stops at the first; rules between fields are
+    left to it."""
+    errors = []
+    for name, value in values.items():
+        try:
+            _check(name, _known(cls, name, value), _hints(cls)[name])
+        except SettingsError as error:
+            errors.append(error)
+    return errors
+
+
+def _known(cls: type[Settings], name: str, value: Any) -> Any:
     hints = _hints(cls)
-    for name in values:
-        if name not in hints:
-            raise SettingsError(name, values[name], f"one of the settings {', '.join(hints)}")
-    return cls(**{name: _read(name, value, hints[name]) for name, value in values.items()})
+    if name not in hints:
+        raise SettingsError(name, value, f"one of the settings {', '.join(hints)}")
+    return _read(name, value, hints[name])
 
 
 def _read(name: str, value: Any, hint: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Environment variables; they are read here and nowhere else."""
+"""Environment variables: where files go. Those that set an integration are read in its own `config`."""
 
 from __future__ import annotations
 

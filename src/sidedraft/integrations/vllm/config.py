@@ -1,0 +1,142 @@
+"""What an operator can set: `SIDEDRAFT_*` variables and the `sidedraft` part of vLLM's additional_config.
+
+The command line wins over variables, variables over the old names that the reference fork gave them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from sidedraft.integrations.vllm import aliases
+from sidedraft.integrations.vllm.given import Given
+from sidedraft.settings import Settings, SettingsError, VerifierSettings, build, check_each
+from sidedraft.transport.address import AddressError, for_connecting, parse_address
+
+PREFIX = "SIDEDRAFT_"
+SECTION = "sidedraft"
+METHODS = ("dspark", "dflash")
+"""`method` of vLLM's speculative config for which drafts may come from a server."""
+
+_SIMILAR = 0.8
+"""`difflib` ratio above which an unknown variable is taken for a misspelt setting. Other variables with the
+prefix are none of ours: Kubernetes makes some (`SIDEDRAFT_SERVICE_HOST`) for a service of that name."""
+
+Name = Annotated[
+    str,
+    Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="a name of 1 to 64 letters, digits, '.', '_', '-'"),
+]
+
+
+class VllmSettings(Settings, frozen=True, kw_only=True):
+    """Everything about remote drafts that is not already in vLLM's speculative config."""
+
+    address: Annotated[str, Meta(min_length=1, description="ipc://PATH or tcp://HOST:PORT")]
+    """Of the draft server."""
+    insecure_plain_text: bool = False
+    """Allow a server on another host, without encryption."""
+    deadline_ms: (
+        Annotated[float, Meta(gt=0, le=3_600_000, description="milliseconds, above 0 and at most 3600000")]
+        | None
+    ) = None
+    """Longest wait for a step's drafts; None adapts it to what the server was seen to need."""
+    label: Name = "vllm"
+    """Shown in the server's status and metrics."""
+    namespace: Name = "default"
+    """Verifiers of one namespace share context on the server."""
+    strict_identity: bool = False
+    """Refuse a server whose target is only partly known to be this one."""
+    features: Annotated[tuple[Name, ...], Meta(max_length=64, description="a list of names")] = ()
+    """Optional parts of the protocol to offer."""
+    timing_log_interval: Annotated[int, Meta(ge=0, description="a count of steps, 0 for none")] = 0
+    """Steps between two log lines with the times of the stages."""
+
+    def check(self) -> None:
+        try:
+            for_connecting(parse_address(self.address, insecure_plain_text=self.insecure_plain_text))
+        except AddressError as error:
+            raise SettingsError("address", self.address, error.expected) from None
+
+    def verifier(self) -> VerifierSettings:
+        """The part that the drafter takes."""
+        return VerifierSettings(
+            deadline=None if self.deadline_ms is None else self.deadline_ms / 1000,
+            strict_identity=self.strict_identity,
+        )
+
+
+class ConfigurationError(RuntimeError):
+    """Sidedraft is configured wrongly; says everything that is wrong, a line each when it is several.
+
+    Not a ValueError, which pydantic would wrap into a message of its own.
+    """
+
+    def __init__(self, errors: list[SettingsError]) -> None:
+        lines = [str(error) for error in errors]
+        head = "sidedraft: " if len(lines) == 1 else f"sidedraft: {len(lines)} settings are wrong\n  "
+        super().__init__(head + "\n  ".join(lines))
+        self.errors = errors
+
+
+def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSettings | None:
+    """The settings of this engine, or None when it has none: then vLLM is to be left alone.
+
+    Args:
+        vllm_config: vLLM's own; its `speculative_config` and `additional_config` are read. Without the first
+            there is nothing to draft and the answer is None.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    speculative = vllm_config.speculative_config
+    if speculative is None:
+        return None
+    given = _given(vllm_config.additional_config, speculative.method, environ)
+    if not given.values and not given.errors:
+        return None
+    errors = given.errors + _wrong(given)
+    if speculative.method not in METHODS:
+        errors.append(
+            SettingsError("speculative_config.method", speculative.method, f"one of {', '.join(METHODS)}")
+        )
+    if not errors:
+        try:
+            return build(VllmSettings, given.values)
+        except SettingsError as error:
+            errors = [given.named(error)]
+    raise ConfigurationError(errors)
+
+
+def _given(additional: Any, method: str, environ: Mapping[str, str]) -> Given:
+    given = Given()
+    variables = {name: value for name, value in environ.items() if name.startswith(PREFIX) and value}
+    for variable, value in variables.items():
+        name = variable.removeprefix(PREFIX).lower()
+        if name in VllmSettings.__struct_fields__:
+            given.add(name, _split(name, value), variable)
+        elif near := difflib.get_close_matches(name, VllmSettings.__struct_fields__, n=1, cutoff=_SIMILAR):
+            given.errors.append(SettingsError(variable, value, f"the name {PREFIX}{near[0].upper()}"))
+    section = additional.get(SECTION) if isinstance(additional, Mapping) else None
+    if isinstance(section, Mapping):
+        for name, value in section.items():
+            given.add(str(name), value, f"additional_config {SECTION}.{name}")
+    elif section is not None:
+        given.errors.append(SettingsError(f"additional_config {SECTION}", section, "a table of settings"))
+    for variable, name, value in aliases.read(environ, method, set(given.values)):
+        given.add(name, value, variable)
+    return given
+
+
+def _split(name: str, value: str) -> str | list[str]:
+    return [part.strip() for part in value.split(",")] if name == "features" else value
+
+
+def _wrong(given: Given) -> list[SettingsError]:
+    errors = [given.named(error) for error in check_each(VllmSettings, given.values)]
+    if "address" not in given.values:
+        errors.append(SettingsError(f"{PREFIX}ADDRESS", None, "the address of a draft server"))
+    return errors
