@@ -12,6 +12,7 @@ from typing import Any
 from sidedraft.verifier.state.entry import Entry
 from sidedraft.verifier.state.step import Step
 from sidedraft.wire.advance import Advance, Opening
+from sidedraft.wire.limits import ALIGNMENT
 from sidedraft.wire.messages import SessionLimits
 from sidedraft.wire.payload import Layout
 
@@ -127,17 +128,19 @@ def _spans(entry: Entry, prefix: int, row_bytes: int, frame: int) -> Iterator[tu
     at = entry.first
     rows_end = entry.rows_at + entry.row_count
     while True:
-        room = frame - Layout(prefix, 0).tail_at - 64  # 64: padding of the tokens that follow the prefix
-        prefix = 0
+        room = frame - (ALIGNMENT - 4) - 4 * prefix  # the greatest padding that tokens can need
+        if room < 0:
+            raise TooLongError
         start = at
         for end, cost in ((entry.rows_at, 4), (rows_end, 4 + row_bytes), (entry.end, 4)):
-            took = min(max(0, end - at), max(0, room) // cost)
+            took = min(max(0, end - at), room // cost)
             room -= took * cost
             at += took
             if at < end:
                 break
-        if room < 0 or (at == start and at < entry.end):
+        if at == start and at < entry.end and not prefix:
             raise TooLongError
+        prefix = 0  # it travels with the first piece, alone if need be
         low, high = max(start, entry.rows_at), min(at, rows_end)
         yield (start, at, low, high) if low < high else (start, at, start, start)
         if at == entry.end:
@@ -159,8 +162,11 @@ def parcels(
     for one in cuts:
         group = long if one.bulk else asking if one.pieces[-1].advance.depth else quiet
         group.extend(one.pieces)
-    overflow = _layout(quiet, row_bytes).size > limits.control_payload
-    for bulk, group in ((False, asking), (True, long), (overflow, quiet)):
+    crowd: list[Piece] = []
+    if _layout(quiet, row_bytes).size > limits.control_payload:
+        crowd = [piece for piece in quiet if piece.layout(row_bytes).size <= limits.bulk_payload]
+        quiet = [piece for piece in quiet if piece.layout(row_bytes).size > limits.bulk_payload]
+    for bulk, group in ((False, asking), (False, quiet), (True, long), (True, crowd)):
         frame = limits.bulk_payload if bulk else limits.control_payload
         most = 1 if group is long else min(limits.batch, TOGETHER)
         for together in _groups(group, row_bytes, frame, most):

@@ -46,6 +46,8 @@ class Ladder:
         """Released requests that the server has not been told of."""
         self.steps: list[Step] = []
         """Not settled yet."""
+        self.held: set[int] = set()
+        """Ids of requests that the server holds, as far as we know: opened and not taken back."""
         self.reopening: set[int] = set()
         """Ids of lost requests whose new opening is not answered yet."""
         self.probe: Ask | None = None
@@ -53,6 +55,7 @@ class Ladder:
         """When the server last answered or gave credit."""
         self._random = random
         self._sweep_at = 0.0
+        self._dismissed: list[tuple[int, int]] = []
 
     # What the session tells.
 
@@ -68,6 +71,8 @@ class Ladder:
         self.agreement = None
         self.blocked = False
         self.lose(now, self.requests.values(), why)
+        self.held.clear()
+        self._dismissed.clear()
         for wire_id in self.leaving:
             del self.by_id[wire_id]
         self.leaving.clear()
@@ -109,19 +114,27 @@ class Ladder:
             else:
                 del self.by_id[request.wire_id]
 
-    def take_released(self, now: float, most: int) -> list[RequestState]:
-        """At most `most` released requests whose every advance has arrived at the server.
+    def dismiss(self, now: float, request: RequestState, why: NoDraft) -> None:
+        """The server is of no use to it for now, and lets go of it as soon as nothing is under way."""
+        if request.open and request.in_step:
+            self.held.discard(request.wire_id)
+            self._dismissed.append((request.wire_id, request.generation))
+        if request.open:
+            self.shut(now, request, why)
+        request.why_closed = why
 
-        A release could otherwise overtake what goes by the bulk lane, and the server would open the request
-        once more, for nobody.
+    def take_released(self, now: float, most: int) -> list[tuple[int, int]]:
+        """(id, generation) of at most `most` requests that the server can let go of.
+
+        Of a released one every advance must have arrived: a release could otherwise overtake what goes by
+        the bulk lane, and the server would open the request once more, for nobody.
         """
-        told = []
+        told, self._dismissed = self._dismissed[:most], self._dismissed[most:]
         for request in list(self.leaving.values()):
-            if request.in_step or now >= request.retry_at:
-                told.append(request)
+            if len(told) < most and (request.in_step or now >= request.retry_at):
+                told.append((request.wire_id, request.generation))
+                self.held.discard(request.wire_id)
                 del self.leaving[request.wire_id], self.by_id[request.wire_id]
-                if len(told) == most:
-                    break
         return told
 
     def expire(self, now: float, step: Step) -> None:

@@ -89,8 +89,8 @@ class Outbox:
         return m.Release(
             session=agreement.session,
             epoch=agreement.epoch,
-            requests=tuple(request.wire_id for request in told),
-            generations=tuple(request.generation for request in told),
+            requests=tuple(wire_id for wire_id, _ in told),
+            generations=tuple(generation for _, generation in told),
         )
 
     def sent(self, now: float, item: Outgoing) -> None:

@@ -36,6 +36,8 @@ class Reason(StrEnum):
     """The reply failed a check of ours (ids out of range, wrong length, wrong base)."""
     BEYOND = "beyond"
     """The request is longer than the draft's context, or does not fit the agreed message sizes."""
+    FULL = "full"
+    """The server holds as many requests of ours as was agreed."""
     RELEASED = "released"
     """The request was released before the answer came."""
     CLOSED = "closed"

@@ -93,10 +93,9 @@ class Planner:
             return None
         opening = None
         if not request.open:
-            lost = request.generation >= 0
-            full = len(ladder.reopening) >= ladder.settings.reopen_in_flight
-            if now < request.retry_at or (lost and full):
-                step.put(index, request.why_closed)
+            held_back = self._held_back(now, request, agreement)
+            if held_back is not None:
+                step.put(index, held_back)
                 return None
             opening = Opening(request.record.prefix(entry.first), request.context_key, request.private)
         ladder.catch_up(now, request)
@@ -125,12 +124,20 @@ class Planner:
             self._ask(now, step, index, request, entry.end, depth)
         return made
 
+    def _held_back(self, now: float, request: RequestState, agreement: Agreement) -> NoDraft | None:
+        """Why it cannot be opened now, or None."""
+        ladder = self._ladder
+        if request.wire_id not in ladder.held and len(ladder.held) >= agreement.limits.requests:
+            return NoDraft(Reason.FULL)
+        lost = request.generation >= 0
+        if now < request.retry_at or (lost and len(ladder.reopening) >= ladder.settings.reopen_in_flight):
+            return request.why_closed
+        return None
+
     def _beyond(self, now: float, step: Step, index: int, request: RequestState) -> None:
         """Longer than the draft's context, or than any message: no draft until it is rewound."""
         why = NoDraft(Reason.BEYOND)
-        if request.open:
-            self._ladder.shut(now, request, why)
-        request.why_closed = why
+        self._ladder.dismiss(now, request, why)
         step.put(index, why)
 
     def _depth(
@@ -161,6 +168,7 @@ class Planner:
         ladder = self._ladder
         lost = request.generation >= 0
         request.begin(agreement.session)
+        ladder.held.add(request.wire_id)
         if lost:
             ladder.counters.reopened += 1
             ladder.reopening.add(request.wire_id)

@@ -96,6 +96,8 @@ class Session:
             self._welcome(now, message)
         elif isinstance(message, m.Refusal):
             self._turned_away(now, message)
+        elif isinstance(message, m.Failure) and message.session == 0:
+            self._stranger(now, message)
         elif agreement is None or not _belongs(message, agreement):
             self.counters.stale_messages += 1
         else:
@@ -222,6 +224,16 @@ class Session:
             return
         self.refusal = f"{refusal.code}: {refusal.detail}"
         self._handshake_failed(now, f"refused by the server, serving without drafts: {self.refusal}")
+
+    def _stranger(self, now: float, failure: m.Failure) -> None:
+        """The server knows no session of this connection. What it says to a hello is the answer to it;
+        otherwise it is about something said before the hello."""
+        self.counters.failures += 1
+        if self.agreement is not None:
+            self._end_session(now, f"the server does not know it: {failure.code}")
+            self.link.failed(now)
+        elif self.link.state is LinkState.GREETING and failure.code != Code.UNKNOWN_SESSION:
+            self._handshake_failed(now, f"{failure.code}: {failure.detail}")
 
     def _handshake_failed(self, now: float, why: str) -> None:
         self.counters.handshake_failures += 1
