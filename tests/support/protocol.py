@@ -15,6 +15,7 @@ from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.batch import AdvanceBatch, AnswerBatch, Timings
 from sidedraft.wire.codec import Codec, End
 from sidedraft.wire.errors import Code
+from sidedraft.wire.figures import BOUNDS_US, COUNTS, STAGES
 from sidedraft.wire.handshake import ServerFacts, negotiate
 from sidedraft.wire.limits import MAX_BATCH, MAX_DEPTH, MAX_ID, MAX_MICROSECONDS, MAX_POSITION
 
@@ -54,6 +55,18 @@ FACTS = ServerFacts(
     max_depth=DEPTH,
     limits=LIMITS,
     confidence=True,
+)
+REPORT = m.Report(
+    session=SESSION,
+    epoch=EPOCH,
+    breaker="closed",
+    requests=3,
+    behind=1,
+    deadline_us=40_000,
+    counts={"late": 2, "drafted": 70},
+    stages={"client_total": m.StageTimes(counts=(0, 0, 5) + (0,) * (len(BOUNDS_US) - 2), total_us=1_000)},
+    drafted=(60, 60, 50, 50),
+    accepted=(40, 20, 10, 0),
 )
 
 
@@ -232,7 +245,34 @@ releases = st.lists(st.tuples(ids, ids), min_size=1, max_size=5).map(
         generations=tuple(generation for _, generation in pairs),
     )
 )
-to_server = st.one_of(hellos, st.builds(m.Heartbeat, **_here, serial=ids), releases, goodbyes)
+stage_times = st.builds(
+    m.StageTimes,
+    counts=st.lists(ids, min_size=len(BOUNDS_US) + 1, max_size=len(BOUNDS_US) + 1).map(tuple),
+    total_us=ids,
+)
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> m.Report:
+    """Any report, with names that this version knows and others."""
+    judged = draw(st.lists(st.tuples(ids, ids).map(sorted), max_size=DEPTH))
+    return m.Report(
+        session=SESSION,
+        epoch=EPOCH,
+        breaker=draw(names),
+        requests=draw(ids),
+        behind=draw(ids),
+        deadline_us=draw(ids),
+        counts=draw(st.dictionaries(st.one_of(st.sampled_from(list(COUNTS)), names), ids, max_size=8)),
+        stages=draw(
+            st.dictionaries(st.one_of(st.sampled_from(list(STAGES)), names), stage_times, max_size=3)
+        ),
+        drafted=tuple(sorted((high for _, high in judged), reverse=True)),
+        accepted=tuple(sorted((low for low, _ in judged), reverse=True)),
+    )
+
+
+to_server = st.one_of(hellos, st.builds(m.Heartbeat, **_here, serial=ids), reports(), releases, goodbyes)
 to_verifier = st.one_of(
     welcomes,
     st.builds(m.Refusal, code=texts, detail=texts, field=texts, ours=texts, theirs=texts),

@@ -12,6 +12,7 @@ from sidedraft.wire import messages as m
 from sidedraft.wire.advance import MAX_CONTEXT_KEY, Outcome
 from sidedraft.wire.batch import Advances, Answers, OpeningHeader, Timings
 from sidedraft.wire.errors import Code
+from sidedraft.wire.figures import BOUNDS_US, STAGES
 from sidedraft.wire.headers import UNDERSTOOD
 from sidedraft.wire.rows import FORMATS
 from support import protocol as p
@@ -24,6 +25,7 @@ STRUCTS = [
     m.TargetFacts,
     m.DraftFacts,
     m.SessionLimits,
+    m.StageTimes,
     Timings,
     OpeningHeader,
     Advances,
@@ -43,6 +45,11 @@ def test_every_code_outcome_and_format_is_named():
     assert set(FORMATS) <= NAMED
     for outcome in Outcome:
         assert f"| {outcome.value} | `{outcome.name}` |" in TEXT
+
+
+def test_every_stage_and_bucket_of_a_report_is_named():
+    assert set(STAGES) <= NAMED
+    assert ", ".join(map(str, BOUNDS_US)) in TEXT
 
 
 def test_the_bounds_are_the_real_ones():

@@ -40,6 +40,7 @@ SAMPLES: list[tuple[Codec, Decoded]] = [
     (SERVER, m.Pulse(session=p.SESSION, epoch=p.EPOCH, serial=5, progress=1, queued=0, phase="ready")),
     (SERVER, m.Failure(session=p.SESSION, epoch=p.EPOCH, code="internal", detail="words")),
     (SERVER, m.Refusal(code="mismatch", detail="taps", field="taps", ours="[1]", theirs="[2]")),
+    (VERIFIER, p.REPORT),
 ]
 FRAMES = [[bytes(frame) for frame in codec.encode(message)] for codec, message in SAMPLES]
 
@@ -143,6 +144,9 @@ plain_headers = [
 ]
 
 
+TO_SERVER = ("advances", "hello", "release", "heartbeat", "report")
+
+
 @st.composite
 def rewritten(draw: st.DrawFn) -> dict[str, Any]:
     """A valid header with fields, or single values of columns, replaced, removed or added."""
@@ -174,7 +178,7 @@ def test_rewritten_headers(header, payload):
 
 @pytest.mark.parametrize("header", plain_headers, ids=lambda header: header["type"])
 def test_an_unknown_field_is_refused(header):
-    end = SERVER if header["type"] in ("advances", "hello", "release", "heartbeat") else VERIFIER
+    end = SERVER if header["type"] in TO_SERVER else VERIFIER
     with pytest.raises(WireError) as caught:
         end.decode([msgspec.msgpack.encode({**header, "novelty": 1})])
     assert str(caught.value) == f"malformed: {header['type']}.novelty is present, expected absent: not known"
@@ -182,7 +186,7 @@ def test_an_unknown_field_is_refused(header):
 
 @pytest.mark.parametrize("header", plain_headers, ids=lambda header: header["type"])
 def test_a_missing_field_is_named(header):
-    end = SERVER if header["type"] in ("advances", "hello", "release", "heartbeat") else VERIFIER
+    end = SERVER if header["type"] in TO_SERVER else VERIFIER
     field = list(header)[-1]
     frame = msgspec.msgpack.encode({k: v for k, v in header.items() if k != field})
     optional = field in ("fatal", "strict_identity", "theirs")

@@ -23,6 +23,7 @@ VALID: list[m.Message] = [
     WELCOME,
     m.Refusal(code="mismatch", detail="words"),
     m.Heartbeat(**HERE, serial=1),
+    p.REPORT,
     m.Pulse(**HERE, serial=1, progress=2, queued=3, phase="ready"),
     m.Credit(**HERE, bytes=4),
     m.Release(**HERE, requests=(1, 2), generations=(0, 3)),
@@ -55,6 +56,11 @@ RANGES: list[tuple[str, int, int]] = [
     ("heartbeat.session", 1, U63),
     ("heartbeat.epoch", 1, U63),
     ("heartbeat.serial", 0, U63),
+    ("report.session", 1, U63),
+    ("report.epoch", 1, U63),
+    ("report.requests", 0, U63),
+    ("report.behind", 0, U63),
+    ("report.deadline_us", 0, U63),
     ("pulse.session", 1, U63),
     ("pulse.epoch", 1, U63),
     ("pulse.serial", 0, U63),
@@ -86,7 +92,7 @@ def with_value(path: str, value: Any) -> m.Message:
 
 def ends(message: m.Message) -> tuple[Codec, Codec]:
     """Sender and receiver, neither of them in a session that the message would have to belong to."""
-    to_server = type(message) in (m.Hello, m.Heartbeat, m.Release)
+    to_server = type(message) in (m.Hello, m.Heartbeat, m.Report, m.Release)
     sender = End.VERIFIER if to_server else End.SERVER
     return Codec(sender), Codec(sender.peer)
 
@@ -173,6 +179,7 @@ NAMES = [
     "hello.draft.family",
     "hello.draft.layout",
     "welcome.row_format",
+    "report.breaker",
 ]
 
 
@@ -214,6 +221,12 @@ OTHER: list[tuple[str, Any]] = [
     ("release.requests", (1, 2**63)),
     ("release.generations", (0, -1)),
     ("release.generations", (2**63, 0)),
+    ("report.accepted", (40, 20, 10)),
+    ("report.accepted", (40, 20, 30, 0)),
+    ("report.accepted", (61, 20, 10, 0)),
+    ("report.accepted", (40, 20, 10, -1)),
+    ("report.drafted", (2**63, 60, 50, 50)),
+    ("report.counts", {"two words": 1}),
 ]
 
 
@@ -222,7 +235,42 @@ def test_fields_that_depend_on_each_other(path, value):
     refused_everywhere(with_value(path, value), path)
 
 
-@pytest.mark.parametrize(("path", "most"), [("hello.target.taps", 64), ("release.requests", 4096)])
+FULL = p.REPORT.stages["client_total"].counts
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"counts": {"late": -1}}, "report.counts.late"),
+        ({"counts": {"late": 2**63}}, "report.counts.late"),
+        ({"stages": {"two words": p.REPORT.stages["client_total"]}}, "report.stages"),
+        ({"stages": {"x": m.StageTimes(counts=FULL[1:], total_us=0)}}, "report.stages.x.counts"),
+        ({"stages": {"x": m.StageTimes(counts=(*FULL[1:], -1), total_us=0)}}, "report.stages.x.counts"),
+        ({"stages": {"x": m.StageTimes(counts=FULL, total_us=-1)}}, "report.stages.x.total_us"),
+    ],
+)
+def test_every_number_of_a_report_has_a_range(change, where):
+    refused_everywhere(msgspec.structs.replace(p.REPORT, **change), where)
+
+
+@pytest.mark.parametrize("field", ["counts", "stages"])
+def test_the_names_of_a_report_are_bounded_while_they_are_read(field):
+    values = {"counts": 1, "stages": p.REPORT.stages["client_total"]}
+    for names in ([f"n{i}" for i in range(65)], ["x" * 65]):
+        report = msgspec.structs.replace(p.REPORT, **{field: dict.fromkeys(names, values[field])})
+        with pytest.raises(WireError, match=r"malformed: report\.\w+.* length <= 64"):
+            ends(report)[1].decode([msgspec.msgpack.encode(report)])
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("hello.target.taps", 64),
+        ("release.requests", 4096),
+        ("report.drafted", 256),
+        ("report.accepted", 256),
+    ],
+)
 def test_a_list_of_numbers_is_bounded_while_it_is_read(path, most):
     long = with_value(path, tuple(range(most + 1)))
     with pytest.raises(WireError, match=f"malformed: {path} is .*length <= {most}"):

@@ -1,4 +1,4 @@
-"""What may be said after an agreement on a minor and features; the table is empty, so one is made up."""
+"""What may be said after an agreement on a minor and features: by the real table, and by a made-up one."""
 
 from __future__ import annotations
 
@@ -53,8 +53,29 @@ def test_a_field_that_is_not_set_leaves_no_trace_in_the_bytes():
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(Beat(serial=1))) == {"type": "beat", "serial": 1}
 
 
-def test_nothing_lies_beyond_the_lowest_minor_yet():
-    assert (ADDED, m.MINOR_LOWEST, m.MINOR_HIGHEST) == ({}, 0, 0)
+def test_everything_added_belongs_to_a_minor_that_is_spoken():
+    assert (m.MINOR_LOWEST, m.MINOR_HIGHEST) == (0, 1)
+    sinces = [since for fields in ADDED.values() for since in fields.values()]
+    assert {since.minor for since in sinces if not since.feature} <= {1}
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [((0, 0), (0, 1)), ((0, 1), (0, 0))])
+def test_a_report_is_refused_at_both_ends_when_one_of_them_is_of_minor_0(ours, theirs):
+    hello = msgspec.structs.replace(p.HELLO, minors=theirs)
+    agreed = p.agreement(hello, p.facts(minors=ours))
+    assert agreed.minor == 0
+    verifier, server = p.codecs(agreed)
+    frames = p.codecs()[0].encode(p.REPORT)
+    for use in (lambda: server.decode(frames), lambda: verifier.encode(p.REPORT)):
+        with pytest.raises(WireError, match="report is present, expected absent: minor 1"):
+            use()
+
+
+def test_a_peer_of_minor_1_takes_reports_and_hears_everything_of_minor_0():
+    verifier, server = p.codecs()
+    beat = m.Heartbeat(session=p.SESSION, epoch=p.EPOCH, serial=1)
+    for message in (p.REPORT, beat):
+        assert server.decode(verifier.encode(message)) == message
 
 
 def test_both_ends_check_what_they_send_and_what_they_receive(monkeypatch):
@@ -64,12 +85,12 @@ def test_both_ends_check_what_they_send_and_what_they_receive(monkeypatch):
     frames = verifier.encode(beat)
     monkeypatch.setattr("sidedraft.wire.codec.check_agreed", _with_heartbeat_added)
     for use in (lambda: server.decode(frames), lambda: verifier.encode(beat)):
-        with pytest.raises(WireError, match="heartbeat is present, expected absent: minor 1"):
+        with pytest.raises(WireError, match="heartbeat is present, expected absent: minor 2"):
             use()
 
 
 def _with_heartbeat_added(message, minor, features):
-    check_agreed(message, minor, features, {m.Heartbeat: {"": Since(minor=1)}})
+    check_agreed(message, minor, features, {m.Heartbeat: {"": Since(minor=2)}})
 
 
 @pytest.mark.parametrize(

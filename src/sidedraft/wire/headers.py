@@ -14,7 +14,7 @@ from sidedraft.wire.errors import Code, WireError, shorten
 from sidedraft.wire.limits import MAX_HEADER
 from sidedraft.wire.payload import Frame
 
-ToServer = m.Hello | Advances | m.Heartbeat | m.Release | m.Goodbye
+ToServer = m.Hello | Advances | m.Heartbeat | m.Report | m.Release | m.Goodbye
 ToVerifier = m.Welcome | m.Refusal | Answers | m.Pulse | m.Credit | m.Goodbye | m.Failure
 Header = ToServer | ToVerifier
 
@@ -40,7 +40,7 @@ class Peek(msgspec.Struct, frozen=True):
 
 
 UNDERSTOOD: dict[End, tuple[type[m.Message], ...]] = {
-    End.SERVER: (m.Hello, Advances, m.Heartbeat, m.Release, m.Goodbye),
+    End.SERVER: (m.Hello, Advances, m.Heartbeat, m.Report, m.Release, m.Goodbye),
     End.VERIFIER: (m.Welcome, m.Refusal, Answers, m.Pulse, m.Credit, m.Goodbye, m.Failure),
 }
 """Header types by the end that receives them."""
@@ -54,8 +54,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 _NAMES = {end: {str(kind.__struct_config__.tag) for kind in kinds} for end, kinds in UNDERSTOOD.items()}
 
-# msgspec says "Expected `int`, got `str` - at `$.first[3]`", or "Object missing required field `first`".
-_WRONG = re.compile(r"Expected (?P<expected>.+?)(?:, got (?P<got>.+?))?(?: - at `(?P<path>.*)`)?")
+# msgspec says "Expected `int`, got `str` - at `$.first[3]`", "... - at `key` in `$.counts`", or "Object
+# missing required field `first`".
+_WRONG = re.compile(
+    r"Expected (?P<expected>.+?)(?:, got (?P<got>.+?))?(?: - at `(?:key` in `)?(?P<path>.*)`)?"
+)
 _FIELD = re.compile(r"Object (?P<fault>contains unknown|missing required) field `(?P<field>[^`]*)`.*")
 
 

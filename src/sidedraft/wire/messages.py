@@ -13,17 +13,19 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from sidedraft.wire.limits import MAX_BATCH, MAX_LIST, MAX_TAPS
+from sidedraft.wire.limits import MAX_BATCH, MAX_DEPTH, MAX_LIST, MAX_NAME, MAX_TAPS
 
 PROTOCOL = 1
 """Major version. Peers of different majors refuse each other."""
 
 MINOR_LOWEST = 0
-MINOR_HIGHEST = 0
+MINOR_HIGHEST = 1
 
 Names = Annotated[tuple[str, ...], Meta(max_length=MAX_LIST)]
 Taps = Annotated[tuple[int, ...], Meta(max_length=MAX_TAPS)]
 Ids = Annotated[tuple[int, ...], Meta(max_length=MAX_BATCH)]
+Name = Annotated[str, Meta(max_length=MAX_NAME)]
+Positions = Annotated[tuple[int, ...], Meta(max_length=MAX_DEPTH)]
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -132,6 +134,39 @@ class Heartbeat(Message, frozen=True, tag="heartbeat", kw_only=True):
     session: int
     epoch: int
     serial: int
+
+
+class StageTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How long one stage of a proposal took, as a histogram."""
+
+    counts: Annotated[tuple[int, ...], Meta(max_length=MAX_LIST)]
+    """Steps in each bucket of `figures.BOUNDS_US`, and as the last value those beyond: not cumulative."""
+    total_us: int
+
+
+class Report(Message, frozen=True, tag="report", kw_only=True):
+    """Verifier to server, after a heartbeat, since minor 1: figures of the verifier, for operators to see.
+
+    Counts are totals of the verifier's life, so that a lost report costs nothing.
+    """
+
+    session: int
+    epoch: int
+    breaker: str
+    requests: int
+    """Requests the engine has."""
+    behind: int
+    """Of those, how many the server has to catch up with."""
+    deadline_us: int
+    """What the next step would wait at most."""
+    counts: Annotated[dict[Name, int], Meta(max_length=MAX_LIST)]
+    """By the names of `figures.COUNTS`; a receiver ignores names it does not know."""
+    stages: Annotated[dict[Name, StageTimes], Meta(max_length=MAX_LIST)]
+    """By the names of `figures.STAGES`; a receiver ignores names it does not know."""
+    drafted: Positions
+    """By position in the draft: drafts judged by the target that had a token there."""
+    accepted: Positions
+    """By position in the draft: those whose token there was accepted. As long as `drafted`."""
 
 
 class Pulse(Message, frozen=True, tag="pulse", kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 from sidedraft.wire import messages as m
 from sidedraft.wire.batch import Advances, Answers, Timings
 from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.figures import BOUNDS_US
 from sidedraft.wire.limits import (
     MAX_BATCH,
     MAX_DEPTH,
@@ -63,6 +64,13 @@ RANGES: Mapping[type[msgspec.Struct], Ranges] = MappingProxyType(
             "lease_ms": _DURATION,
         },
         m.Heartbeat: _SERIAL,
+        m.StageTimes: {"total_us": (0, MAX_ID)},
+        m.Report: {
+            **_IDS,
+            "requests": (0, MAX_ID),
+            "behind": (0, MAX_ID),
+            "deadline_us": (0, MAX_ID),
+        },
         m.Pulse: {**_SERIAL, "progress": (0, MAX_ID), "queued": (0, MAX_ID)},
         m.Credit: {**_IDS, "bytes": (1, MAX_ID)},
         m.Release: _IDS,
@@ -98,6 +106,8 @@ def check(message: msgspec.Struct) -> None:
                 _text(f"{kind}.{field}", getattr(message, field), MAX_DETAIL)
         case m.Pulse():
             _text(f"{kind}.phase", message.phase, MAX_NAME)
+        case m.Report():
+            _check_report(message)
         case m.Release():
             _check_release(message)
         case m.Goodbye():
@@ -155,6 +165,28 @@ def _check_welcome(welcome: m.Welcome) -> None:
     _require(enough, "welcome.limits.bulk_credit", limits.bulk_credit, expected)
     expected = f"above one heartbeat, {welcome.heartbeat_ms}"
     _require(welcome.lease_ms > welcome.heartbeat_ms, "welcome.lease_ms", welcome.lease_ms, expected)
+
+
+def _check_report(report: m.Report) -> None:
+    _name("report.breaker", report.breaker)
+    for name, value in report.counts.items():
+        _name("report.counts", name)
+        _require(0 <= value <= MAX_ID, f"report.counts.{name}", value, f"0 to {MAX_ID}")
+    for name, times in report.stages.items():
+        _name("report.stages", name)
+        where = f"report.stages.{name}"
+        given, buckets = len(times.counts), len(BOUNDS_US) + 1
+        _require(given == buckets, f"{where}.counts", f"{given} values", f"{buckets} buckets")
+        for value in times.counts:
+            _require(0 <= value <= MAX_ID, f"{where}.counts", value, f"0 to {MAX_ID}")
+        _check_ranges(times, where)
+    given, positions = len(report.accepted), len(report.drafted)
+    _require(given == positions, "report.accepted", f"{given} values", f"{positions}, one a position")
+    for field, values in (("drafted", report.drafted), ("accepted", report.accepted)):
+        for before, value in pairwise((MAX_ID, *values)):
+            _require(0 <= value <= before, f"report.{field}", value, f"0 to {before}, no more than before it")
+    for drafted, accepted in zip(report.drafted, report.accepted, strict=True):
+        _require(accepted <= drafted, "report.accepted", accepted, f"at most {drafted}, those drafted")
 
 
 def _check_release(release: m.Release) -> None:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from sidedraft.wire import messages as m
 from sidedraft.wire.errors import Code, WireError
 
 
@@ -34,8 +35,8 @@ class Since:
 Added = Mapping[type[msgspec.Struct], Mapping[str, Since]]
 """Message type -> field -> since when; the field name "" stands for the message itself."""
 
-ADDED: Added = MappingProxyType({})
-"""Everything that is not in minor 0. Nothing yet."""
+ADDED: Added = MappingProxyType({m.Report: {"": Since(minor=1)}})
+"""Everything that is not in minor 0."""
 
 
 def common_minor(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None:
