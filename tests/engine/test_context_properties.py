@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.engine_simulation import LONGEST, MAX_DEPTH, MAX_REQUESTS, Pair, Sending, Simulation
+from support.engine_simulation import (
+    KINDS,
+    LONGEST,
+    MAX_DEPTH,
+    MAX_REQUESTS,
+    Pair,
+    Sending,
+    Simulation,
+    random_life,
+)
 
 LENGTHS = st.one_of(st.integers(0, 5), st.integers(0, 70))
 PREFIXES = st.one_of(st.just(0), st.sampled_from([16, 32, 48, 64]), st.integers(0, 100))
@@ -21,14 +28,6 @@ SENDINGS = st.builds(
 )
 KEYS = st.sampled_from([b"", b"", b"adapter"])
 RARELY = st.sampled_from([False, False, False, False, True])
-
-KINDS = {
-    "exact": {},
-    "window": {"window": 24},
-    # Too small for what is asked of it: rows may be missing, but never wrong ones shown.
-    "tight": {"blocks": 9, "exact": False},
-    "tight window": {"blocks": 6, "window": 40, "exact": False},
-}
 
 
 class ContextMachine(RuleBasedStateMachine):
@@ -92,7 +91,7 @@ class ContextMachine(RuleBasedStateMachine):
 
 TestContext = ContextMachine.TestCase
 TestContext.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -100,42 +99,5 @@ TestContext.settings = settings(
 @pytest.mark.parametrize("seed", range(2))
 def test_long_random_lives(kind: str, seed: int) -> None:
     """What short sequences do not reach: many requests over blocks that were used before."""
-    chance = random.Random(seed)
-    simulation = Simulation(**KINDS[kind])
-
-    def length() -> int:
-        return chance.choice((0, 1, 2, 4, chance.randrange(70), chance.randrange(70)))
-
-    def sending() -> Sending:
-        skip = chance.choice((0, 0, 0, chance.randrange(20)))
-        return Sending(skip, chance.choice((LONGEST, LONGEST, chance.randrange(40))), chance.randrange(4))
-
-    for event in range(500):
-        pairs, text = simulation.pairs, chance.randrange(3)
-        dice = chance.random()
-        if (dice < 0.2 or not pairs) and len(pairs) < MAX_REQUESTS:
-            first = chance.choice((0, 16, 32, 48, chance.randrange(100)))
-            how = {
-                "context_key": chance.choice((b"", b"", b"adapter")),
-                "private": chance.random() < 0.1,
-                "lookup": chance.random() < 0.9,
-            }
-            simulation.open(text, first, length(), sending(), again=chance.random() < 0.5, **how)
-        elif dice < 0.3:
-            simulation.release(chance.choice(pairs))
-        elif dice < 0.5:
-            pair = chance.choice(pairs)
-            text = chance.choice((pair.text, text))
-            simulation.rewind(pair, chance.randrange(60), length(), text, sending())
-        elif dice < 0.7:
-            simulation.extend(chance.choice(pairs), length(), sending())
-        elif dice < 0.8 and simulation.waiting and len(simulation.flights) < 2:
-            simulation.launch()
-        elif dice < 0.9 and simulation.flights:
-            simulation.finish()
-        else:
-            simulation.flush()
-        simulation.check_blocks()
-        if event % 5 == 0:
-            simulation.check_memory()
-    simulation.end()
+    simulation = random_life(kind, seed, events=400)
+    assert simulation.compared > 50

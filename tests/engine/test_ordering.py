@@ -87,7 +87,8 @@ def test_a_new_generation_ends_the_old_one() -> None:
     old.no_rows(text(1))
     ordered.push(old.no_rows(text(1)))
     new = CLIENT.open(text(4), of=old)
-    assert refusals(ordered.push(new.no_rows(text(1)))) == [None]
+    out = ordered.push(new.no_rows(text(1)))
+    assert (numbers(out), refusals(out)) == ([2, 0], [Code.UNKNOWN_REQUEST, None])
     assert refusals(ordered.push(old.no_rows(text(1)))) == [Code.STALE_GENERATION]
     assert len(ordered) == 1
 
@@ -103,6 +104,25 @@ def test_works_still_on_their_way_when_their_request_ended_are_stale() -> None:
     assert refusals(ordered.push(CLIENT.open(text(4), of=request).no_rows(text(1)))) == [None]
     ordered.release(1, request.id, 0)
     assert len(ordered) == 1, "an old release does not end a newer generation"
+
+
+def test_a_release_brings_out_what_was_held_also_of_an_older_generation() -> None:
+    request, ordered = CLIENT.open(), sequencer()
+    request.no_rows(text(4))
+    held = request.no_rows(text(1))
+    assert ordered.push(held) == []
+    assert ordered.release(1, request.id, 3) == [held]
+    assert refusals([held]) == [Code.UNKNOWN_REQUEST]
+    assert ordered.release(1, request.id, 3) == []
+
+
+def test_a_release_of_an_older_generation_does_not_undo_a_later_one() -> None:
+    request, ordered = CLIENT.open(), sequencer()
+    late = request.no_rows(text(4))
+    late.advance.generation = 2
+    ordered.release(1, request.id, 2)
+    ordered.release(1, request.id, 0)
+    assert refusals(ordered.push(late)) == [Code.STALE_GENERATION]
 
 
 def test_memory_is_bounded_by_requests_and_sessions_end_whole() -> None:

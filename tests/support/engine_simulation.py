@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 
@@ -18,6 +19,15 @@ BLOCK = 16
 MAX_DEPTH = 3
 MAX_REQUESTS = 6
 LONGEST = 1500
+
+KINDS: dict[str, dict] = {
+    "exact": {},
+    "window": {"window": 24},
+    # Too small for what is asked of it: rows may be missing, but never wrong ones shown.
+    "tight": {"blocks": 9, "exact": False},
+    "tight window": {"blocks": 6, "window": 40, "exact": False},
+}
+"""Arguments of `Simulation`."""
 
 
 def token_at(text: int, position: int) -> int:
@@ -106,6 +116,8 @@ class Simulation:
         self.waiting: list[tuple[Pair, Work]] = []
         self.flights: list[tuple[InFlight, list[Noted]]] = []
         self.anchor = 100
+        self.compared = 0
+        """Proposals whose context was checked."""
 
     # -- events ------------------------------------------------------------------------------------------
 
@@ -218,6 +230,7 @@ class Simulation:
     def _check_context(self, seen: Seen, note: Noted) -> None:
         """In order, before the anchor, and each the row that was sent for a sequence of these tokens."""
         positions = seen.positions.tolist()
+        self.compared += 1
         if self.exact:
             assert positions == sorted(note.shown)
             assert same_bits(seen.rows, rows_from(self.draft, note.shown))
@@ -271,3 +284,47 @@ class Simulation:
             stands_in = np.where(slots == 0, 0, slots // BLOCK)
             assert ((stands_in == request.table.blocks[:, None]) | (slots == 0)).all()
             assert ((slots != 0).any(1) == (request.table.blocks != 0)).all()
+
+
+def random_life(kind: str, seed: int, events: int) -> Simulation:
+    """Drive a simulation of that kind at random, checking it after every event, to its end."""
+    chance = random.Random(seed)
+    simulation = Simulation(**KINDS[kind])
+
+    def length() -> int:
+        return chance.choice((0, 1, 2, 4, chance.randrange(70), chance.randrange(70)))
+
+    def sending() -> Sending:
+        skip = chance.choice((0, 0, 0, chance.randrange(20)))
+        return Sending(skip, chance.choice((LONGEST, LONGEST, chance.randrange(40))), chance.randrange(4))
+
+    for event in range(events):
+        pairs, text = simulation.pairs, chance.randrange(3)
+        dice = chance.random()
+        if (dice < 0.2 or not pairs) and len(pairs) < MAX_REQUESTS:
+            first = chance.choice((0, 16, 32, 48, chance.randrange(100)))
+            how = {
+                "context_key": chance.choice((b"", b"", b"adapter")),
+                "private": chance.random() < 0.1,
+                "lookup": chance.random() < 0.9,
+            }
+            simulation.open(text, first, length(), sending(), again=chance.random() < 0.5, **how)
+        elif dice < 0.3:
+            simulation.release(chance.choice(pairs))
+        elif dice < 0.5:
+            pair = chance.choice(pairs)
+            text = chance.choice((pair.text, text))
+            simulation.rewind(pair, chance.randrange(60), length(), text, sending())
+        elif dice < 0.7:
+            simulation.extend(chance.choice(pairs), length(), sending())
+        elif dice < 0.8 and simulation.waiting and len(simulation.flights) < 2:
+            simulation.launch()
+        elif dice < 0.9 and simulation.flights:
+            simulation.finish()
+        else:
+            simulation.flush()
+        simulation.check_blocks()
+        if event % 5 == 0:
+            simulation.check_memory()
+    simulation.end()
+    return simulation

@@ -66,6 +66,8 @@ class FakeDraft:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     seen: list[Seen] = field(default_factory=list)
     computed: int = 0
+    remember: bool = True
+    """False: nothing is kept of what was seen."""
     fail: str = ""
     """`rows` or `propose` raises once."""
 
@@ -105,6 +107,8 @@ class FakeDraft:
             here = context.present[row, :-block]
             tokens[row] = len(self.seen)
             finite[row] = anchor != 13
+            if not self.remember:
+                continue
             self.seen.append(
                 Seen(
                     anchor,
