@@ -273,8 +273,17 @@ def test_credit_comes_back_whatever_becomes_of_the_advances(bench: ServerBench) 
     bulk(make_advance(5, 3, 0, text(4), width=WIDTH))  # held: numbers 0 to 2 never come
     peer.say(m.Release(**peer.ids, requests=(5,), generations=(0,)))
     bench.turn()
+    bulk(make_advance(5, 3, 0, text(4), width=WIDTH, generation=1))
+    peer.say(m.Release(**peer.ids, requests=(5,), generations=(8,)))  # of a generation that was never seen
+    bench.turn()
     bulk(make_advance(6, 3, 0, text(4), width=WIDTH))
     peer.advance(opening(6, generation=1))
+    bench.turn()
+    bulk(make_advance(8, 3, 0, text(4), width=WIDTH))
+    bad = opening(8, generation=1)  # refused by rule: the generation below it is still held
+    bad.tokens[0] = bench.shape.vocab_size
+    bulk(bad)
+    peer.advance(opening(8, generation=2))
     bench.turn()
     bench.draft.fail = "rows"  # the engine refuses number 0 while number 2 is held
     bulk(make_advance(7, 2, 5, text(4), width=WIDTH))

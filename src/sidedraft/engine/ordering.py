@@ -34,7 +34,7 @@ class Sequencer:
 
     A work that cannot be applied is released with `refusal` set, so that the engine answers it in turn; it
     ends its generation, and what follows is refused until the request is opened again. Numbers that were
-    applied already are dropped and counted. Bounded: `max_requests` sequences, `held` works a sequence, and
+    applied already are dropped and counted. Bounded: `max_requests` sequences, `held` works a sequence,
     and a few times as many remembered ends of requests.
     """
 
@@ -52,7 +52,14 @@ class Sequencer:
         return len(self._sequences)
 
     def push(self, work: Work) -> list[Work]:
-        """The works that are due now, in order; empty while a smaller number is missing."""
+        """The works that are due now, in order; empty while a smaller number is missing.
+
+        The first one of a new generation brings out, refused, what was held of the old one.
+        """
+        replaced = self._make_way(work)
+        return replaced + self._enter(work)
+
+    def _enter(self, work: Work) -> list[Work]:
         advance = work.advance
         sequence = self._current(work)
         if sequence is None:
@@ -77,17 +84,19 @@ class Sequencer:
             return []
         return self._end(sequence)
 
-    def release(self, owner: int, request: int, generation: int) -> None:
-        """The request ended; works of it that are still on their way will be refused as stale."""
+    def release(self, owner: int, request: int, generation: int) -> list[Work]:
+        """The request ended; what was held of it comes out refused, and works of it that are still on their
+        way will be refused as stale."""
         key = (owner, request)
         sequence = self._sequences.get(key)
         if sequence is not None and sequence.generation > generation:
-            return
+            return []
         self._sequences.pop(key, None)
-        self._ended[key] = generation
+        self._ended[key] = max(generation, self._ended.get(key, 0))
         self._ended.move_to_end(key)
         while len(self._ended) > 4 * self._max_requests:
             self._ended.popitem(last=False)
+        return [] if sequence is None else self._end(sequence)
 
     def release_owner(self, owner: int) -> None:
         """The session ended: everything about it is forgotten."""
@@ -95,6 +104,13 @@ class Sequencer:
             del self._sequences[key]
         for key in [key for key in self._ended if key[0] == owner]:
             del self._ended[key]
+
+    def _make_way(self, work: Work) -> list[Work]:
+        """End the sequence that a new generation takes the place of."""
+        sequence = self._sequences.get((work.owner, work.advance.request))
+        if sequence is None or work.advance.generation <= sequence.generation:
+            return []
+        return self._end(sequence)
 
     def _current(self, work: Work) -> _Sequence | None:
         """The sequence that the work belongs to, started if need be; None when it was refused."""

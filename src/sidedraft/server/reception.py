@@ -73,9 +73,8 @@ class Reception:
     def release(self, session: Session, message: Release) -> None:
         """Let go of requests; what still waits for a number that never came is given up."""
         for request, generation in zip(message.requests, message.generations, strict=True):
-            for work in self._sequencer.skip(session.owner, request, generation, MAX_ID):
+            for work in self._sequencer.release(session.owner, request, generation):
                 self.settle(session, _as_job(work))
-            self._sequencer.release(session.owner, request, generation)
             session.close_request(request, generation)
             self._orders.append(ReleaseRequest(session.owner, request, generation))
 
@@ -107,12 +106,7 @@ class Reception:
     def _push(self, session: Session, job: Job) -> None:
         request, generation = job.advance.request, job.advance.generation
         session.unanswered += 1
-        before = session.requests.get(request)
-        if before is None or generation > before:
-            if before is not None:
-                # Works of the old generation that wait for a number come out, and are answered, now.
-                self._forward(self._sequencer.skip(session.owner, request, before, MAX_ID))
-            session.requests[request] = generation
+        session.requests[request] = max(generation, session.requests.get(request, 0))
         duplicates = self._sequencer.duplicates
         self._forward(self._sequencer.push(job))
         if self._sequencer.duplicates > duplicates:
