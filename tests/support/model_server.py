@@ -72,7 +72,12 @@ class ModelServer:
     """`turn` does what is due; `service` seconds pass between a batch's arrival and its answer."""
 
     def __init__(
-        self, listen: Callable[[], Listener], clock: Callable[[], float], *, service: float = 0.004
+        self,
+        listen: Callable[[], Listener],
+        clock: Callable[[], float],
+        *,
+        service: float = 0.004,
+        epoch: int = 1000,
     ) -> None:
         self.listen = listen
         self.clock = clock
@@ -85,7 +90,7 @@ class ModelServer:
         """A detail: hellos are refused with it."""
         self.mute = False
         """True: the process is stopped; nothing is read or answered."""
-        self._epochs = itertools.count(1000)
+        self._epochs = itertools.count(epoch)
         self._sessions = itertools.count(1)
         self.listener: Listener | None = None
         self.start()

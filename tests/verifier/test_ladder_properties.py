@@ -175,8 +175,8 @@ class Ladder(RuleBasedStateMachine):
 
 TestLadder = Ladder.TestCase
 TestLadder.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
+    max_examples=150,
+    stateful_step_count=40,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],  # shrinking whole worlds takes minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -116,7 +116,7 @@ def _whole(one: Submission, name: str, value: int) -> int:
 
 def _tokens(one: Submission, name: str, value: TokenIds, vocab_size: int) -> Tokens:
     """A copy: the record and the messages outlive the caller's buffer."""
-    array = np.array(value.cpu() if isinstance(value, Tensor) else value)
+    array = np.array(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
     if array.ndim != 1:
         raise SubmissionError(one.request, name, f"of shape {array.shape}", "one dimension")
     if not array.size:

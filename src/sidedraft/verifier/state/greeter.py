@@ -24,7 +24,7 @@ class Greeter:
         self.epoch: int | None = None
         """Of the server that welcomed us last."""
         self._limits = limits
-        self._seen: deque[int] = deque(maxlen=REMEMBERED)
+        self._seen: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
 
     def read(self, welcome: m.Welcome) -> Agreement | None:
         """What was agreed, with payloads no greater than our buffers; None when it was read before.
@@ -32,10 +32,11 @@ class Greeter:
         Raises:
             WireError: the server chose what the hello did not offer.
         """
-        if welcome.session in self._seen:
+        name = (welcome.session, welcome.epoch)
+        if name in self._seen:
             return None
         agreement = check_welcome(self.hello, welcome)
-        self._seen.append(welcome.session)
+        self._seen.append(name)
         ours, theirs = self._limits, agreement.limits
         capped = msgspec.structs.replace(
             theirs,
