@@ -55,6 +55,17 @@ def test_anchors_do_not_repeat_while_there_are_enough() -> None:
         assert anchors.tolist() == sorted(anchors.tolist())
 
 
+def test_anchors_that_lookup_gets_right_are_drawn_less_often() -> None:
+    [only] = sets(1)
+    # After the prefix 0 1 2 ... 9, the answer's first half repeats it and its second half is new.
+    only.prefix_ids = torch.arange(10)
+    ids = torch.tensor([50, *range(8), *range(60, 68)])
+    only.trajectories[0] = Trajectory(ids, 1, torch.zeros(len(ids) - 1, 2))
+    schedule = Schedule([only], Recipe(sequences=1, anchors=4, easy_share=0.1))
+    drawn = [int(a) for step in range(100) for a in schedule.draw(step)[2][0]]
+    assert sum(a >= 8 for a in drawn) > 2 * sum(a < 8 for a in drawn)
+
+
 def test_answers_of_one_token_are_refused() -> None:
     [only] = sets(1)
     only.trajectories[0] = Trajectory(torch.tensor([1, 2]), 1, torch.zeros(1, 2))

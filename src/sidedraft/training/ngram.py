@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sidedraft.training.evaluation import Acceptance, walk
-from sidedraft.training.features import Features
+from sidedraft.training.features import Features, Trajectory
+
+LONGEST = 8
+"""Tokens of the longest suffix that is looked up."""
 
 
 class NgramIndex:
@@ -42,23 +45,28 @@ class NgramIndex:
 
 
 def ngram_acceptance(
-    features: Features, depth: int, *, low: int, high: int = 8, limit: int | None = None
+    features: Features, depth: int, *, low: int, high: int = LONGEST, limit: int | None = None
 ) -> Acceptance:
     """Acceptance of lookup in prompt (prefix included) and answer so far. low, high: suffix lengths tried."""
-    answers, matches = [], []
-    for trajectory in features.trajectories[:limit]:
-        index = NgramIndex(low, high)
-        ids = trajectory.ids.tolist()
-        for token in features.prefix_ids.tolist() + ids[: trajectory.start]:
-            index.append(token)
-        answer = ids[trajectory.start :]
-        found = []
-        for place, token in enumerate(answer[:-1]):
-            index.append(token)
-            found.append(_matching(index.draft(depth), answer[place + 1 :]))
-        answers.append(answer)
-        matches.append(found)
+    chosen = features.trajectories[:limit]
+    answers = [t.ids[t.start :].tolist() for t in chosen]
+    matches = [ngram_matches(features, t, depth, low=low, high=high) for t in chosen]
     return walk(answers, matches, depth)
+
+
+def ngram_matches(
+    features: Features, trajectory: Trajectory, depth: int, *, low: int, high: int = LONGEST
+) -> list[int]:
+    """Right draft tokens from the first on, for every anchor of a trajectory."""
+    index = NgramIndex(low, high)
+    ids = trajectory.ids.tolist()
+    for token in features.prefix_ids.tolist() + ids[: trajectory.start]:
+        index.append(token)
+    answer, found = ids[trajectory.start :], []
+    for place, token in enumerate(answer[:-1]):
+        index.append(token)
+        found.append(_matching(index.draft(depth), answer[place + 1 :]))
+    return found
 
 
 def _matching(draft: Sequence[int], truth: Sequence[int]) -> int:

@@ -30,6 +30,8 @@ class Recipe(Settings, frozen=True, kw_only=True):
     """Trajectories a step."""
     anchors: Count = 16
     """Random anchors a trajectory and step."""
+    easy_share: Annotated[float, Meta(gt=0, le=1, description="above 0, at most 1")] = 0.25
+    """How often an anchor is drawn whose next token n-gram lookup finds, to others."""
     learning_rate: Annotated[float, Meta(gt=0, description="above 0")] = 1e-3
     markov_rate: Annotated[float, Meta(gt=0, description="above 0")] = 5.0
     """Factor on the learning rate of the Markov head, which starts from noise."""

@@ -1,5 +1,8 @@
 """Which trajectories and anchors a step trains on, as a function of seed and step alone.
 
+Most of an answer of fixed form is easy, and learned soon. Anchors are drawn more often where n-gram lookup
+does not find the next token: there is what the draft is for, and there a real run's steps begin.
+
 No random state is carried from step to step, so a resumed run draws what an uninterrupted one would.
 """
 
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from sidedraft.training.batches import anchors_of
 from sidedraft.training.features import Features, Trajectory
+from sidedraft.training.ngram import ngram_matches
 from sidedraft.training.recipe import Recipe
 
 _EPOCH, _STEP = 1, 2
@@ -28,6 +32,9 @@ class Schedule:
         self._usable = [[t for t in one.trajectories if len(anchors_of(t))] for one in sets]
         if not any(self._usable):
             raise ValueError("no answer of the target is two tokens long; there is nothing to train on")
+        self._weights = [
+            [self._difficulty(one, t) for t in usable] for one, usable in zip(sets, self._usable, strict=True)
+        ]
 
     def draw(self, step: int) -> tuple[Features, list[Trajectory], list[Tensor]]:
         """The step's prompt set, trajectories, and anchors of each."""
@@ -43,17 +50,21 @@ class Schedule:
         usable = self._usable[index]
         inside = torch.randperm(len(usable), generator=self._generator(_EPOCH, epoch)).tolist()
         # The last group of an epoch wraps around, so that every step trains on as many.
-        picked = [
-            usable[inside[(chosen * recipe.sequences + i) % len(usable)]] for i in range(recipe.sequences)
-        ]
+        picked = [inside[(chosen * recipe.sequences + i) % len(usable)] for i in range(recipe.sequences)]
         generator = self._generator(_STEP, step)
-        return self._sets[index], picked, [self._anchors(t, generator) for t in picked]
+        anchors = [self._anchors(usable[i], self._weights[index][i], generator) for i in picked]
+        return self._sets[index], [usable[i] for i in picked], anchors
 
-    def _anchors(self, trajectory: Trajectory, generator: torch.Generator) -> Tensor:
+    def _anchors(self, trajectory: Trajectory, weights: Tensor, generator: torch.Generator) -> Tensor:
         """`anchors` of them, ascending: without repetition where the answer has as many."""
         every, wanted = anchors_of(trajectory), self._recipe.anchors
-        order = torch.randperm(len(every), generator=generator)
-        return every[order[torch.arange(wanted) % len(every)].sort().values]
+        places = torch.multinomial(weights, min(wanted, len(every)), generator=generator)
+        return every[places[torch.arange(wanted) % len(every)].sort().values]
+
+    def _difficulty(self, features: Features, trajectory: Trajectory) -> Tensor:
+        """How often each anchor is drawn: float [n]."""
+        found = torch.tensor(ngram_matches(features, trajectory, 1, low=1))
+        return torch.where(found > 0, self._recipe.easy_share, 1.0)
 
     def _generator(self, stream: int, index: int) -> torch.Generator:
         seed = (self._recipe.seed * 4 + stream) * 1_000_003 + index
