@@ -43,6 +43,38 @@ while True:
     channel.poll(60)
 """
 
+UNREAD = """
+import sys, time
+from sidedraft.transport.base import Connected, Lane
+from sidedraft.transport.zmq import ZmqChannel, ZmqListener
+
+def fill(send):
+    message = [bytes(100_000)]
+    give_up = time.monotonic() + 30
+    while send(message):
+        assert time.monotonic() < give_up
+
+def connected(listener):
+    channel = ZmqChannel(listener.address)
+    while not channel.send(Lane.CONTROL, [b"hello"]):
+        channel.poll(0.01)
+    while not (events := listener.poll(0.01)):
+        pass
+    return channel, events[0].peer
+
+listener = ZmqListener(sys.argv[1])
+channel, _ = connected(listener)
+fill(lambda message: channel.send(Lane.CONTROL, message))
+other_listener = ZmqListener(sys.argv[1].replace("draft", "other"))
+other_channel, peer = connected(other_listener)
+fill(lambda message: other_listener.send(peer, Lane.CONTROL, message))
+channel.close()
+other_listener.close()
+time.sleep(2.5)
+assert len(listener.poll(1)) > 0 and len(other_channel.poll(1)) > 0
+print("alive", flush=True)
+"""
+
 
 @contextmanager
 def child(script: str, address: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
@@ -116,3 +148,10 @@ def test_a_stopped_verifier_stops_nobody(address: str) -> None:
         canary.check()
         canary.close()
     listener.close()
+
+
+def test_an_end_that_does_not_read_for_seconds_outlives_its_peer(address: str) -> None:
+    """libzmq's own timers must find nothing to stumble over: it would abort the whole process."""
+    with child(UNREAD, address) as (process, said):
+        assert said == "alive"
+        assert process.wait(30) == 0
