@@ -163,7 +163,9 @@ def test_the_status_shows_session_breaker_and_counters(drafter: Drafter) -> None
     eventually(lambda: drafter.status().phase == "ready")
     status = drafter.status()
     assert status.connected
+    assert drafter.connected
     assert drafter.asking
+    assert drafter.depth == MAX_DEPTH
     assert (status.breaker, status.cause) == (BreakerState.CLOSED, "")
     assert status.agreement is not None
     assert status.agreement.row_format.name == "f32"
@@ -234,6 +236,8 @@ def test_close_ends_the_thread_and_everybodys_wait(address: str, server: Server)
 def test_without_a_server_nothing_waits_and_close_is_prompt(address: str) -> None:
     with make(address) as drafter:
         assert not drafter.asking
+        assert not drafter.connected
+        assert drafter.depth == 0
         outcome = drafter.submit([submission([1])]).result()["a"]
         assert isinstance(outcome, NoDraft)
         assert outcome.reason is Reason.OPEN

@@ -121,6 +121,19 @@ class Drafter:
         """False while the breaker is open: steps get no drafts, and may as well run at depth 0."""
         return self._shared.session.ladder.breaker.closed
 
+    @property
+    def connected(self) -> bool:
+        """There is a session. Without one a submission reaches nobody: a request may as well be released, and
+        stated anew, by its prefix, when there is one again."""
+        return self._shared.session.agreement is not None
+
+    @property
+    def depth(self) -> int:
+        """Most draft tokens that a step can get now: as agreed with the server, 0 while no step asks."""
+        session = self._shared.session
+        agreement = session.agreement
+        return agreement.max_depth if agreement is not None and session.ladder.breaker.closed else 0
+
     def wait_connected(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for a session; engines need not, tools may."""
         session = self._shared.session
