@@ -23,9 +23,14 @@ class Board:
         return {"phase": "loading", "family": None}
 
 
+class Figures:
+    def render(self, accept: str) -> tuple[bytes, str]:
+        return f"asked for {accept}".encode(), "text/plain; version=0.0.4"
+
+
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
-    server = HttpServer("127.0.0.1:0", Board())
+    server = HttpServer("127.0.0.1:0", Board(), Figures())
     yield server
     server.close()
 
@@ -53,20 +58,29 @@ def test_status_is_the_boards(server: HttpServer) -> None:
     assert request(server, "/v1/status") == (200, {"phase": "loading", "family": None})
 
 
+def test_metrics_are_sent_as_they_are_in_the_format_that_was_asked_for(server: HttpServer) -> None:
+    connection = http.client.HTTPConnection(server.address, timeout=10)
+    connection.request("GET", "/metrics", headers={"Accept": "text/plain"})
+    reply = connection.getresponse()
+    assert (reply.status, reply.read()) == (200, b"asked for text/plain")
+    assert reply.headers["Content-Type"] == "text/plain; version=0.0.4"
+    connection.close()
+
+
 def test_head_has_no_body_and_other_methods_are_refused(server: HttpServer) -> None:
     assert request(server, "/healthz", "HEAD") == (200, {})
     assert request(server, "/healthz", "POST")[0] == 501
 
 
 def test_an_unknown_path_lists_the_known_ones(server: HttpServer) -> None:
-    status, body = request(server, "/metrics")
+    status, body = request(server, "/metric")
     assert status == 404
     assert "/v1/status" in body["paths"]
 
 
 def test_an_address_in_use_is_one_line(server: HttpServer) -> None:
     with pytest.raises(HttpError, match=r"http: cannot listen on .*in use"):
-        HttpServer(server.address, Board())
+        HttpServer(server.address, Board(), Figures())
 
 
 def test_idle_connections_beyond_the_bound_are_closed_and_the_rest_served(server: HttpServer) -> None:

@@ -17,5 +17,6 @@ class Counter:
 
 
 def snapshot(counters: Any) -> dict[str, int]:
-    """Names and values of a dataclass whose fields are counters, in order."""
-    return {field.name: getattr(counters, field.name).value for field in dataclasses.fields(counters)}
+    """Names and values of the counters among a dataclass's fields, in order."""
+    fields = ((field.name, getattr(counters, field.name)) for field in dataclasses.fields(counters))
+    return {name: value.value for name, value in fields if isinstance(value, Counter)}

@@ -19,6 +19,7 @@ from sidedraft.server.http import HttpError, HttpServer
 from sidedraft.server.io_loop import IoLoop
 from sidedraft.server.parts import Parts
 from sidedraft.server.phases import Phase
+from sidedraft.server.prometheus import ServerMetrics
 from sidedraft.server.report import Report
 from sidedraft.settings import HTTP_OFF, ServerSettings
 from sidedraft.transport.address import default_address
@@ -73,7 +74,8 @@ class DraftServer:
     def _start_http(self) -> HttpServer | None:
         settings = self.parts.settings
         check_folders(settings)
-        return None if settings.http == HTTP_OFF else HttpServer(settings.http, self.parts.board)
+        board = self.parts.board
+        return None if settings.http == HTTP_OFF else HttpServer(settings.http, board, ServerMetrics(board))
 
     def _run(self, http: HttpServer | None) -> Ending:
         parts = self.parts

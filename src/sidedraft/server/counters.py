@@ -1,10 +1,14 @@
-"""What the server counts, for the status."""
+"""What the server counts, for status and metrics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sidedraft.metrics import Counter
+from sidedraft.metrics import Counter, Stages
+from sidedraft.wire.batch import Timings
+
+STAGES = ("server_queue", "server_ingest", "server_propose", "server_total")
+"""Those of `wire.figures.STAGES` that a server sees by itself."""
 
 
 @dataclass(slots=True)
@@ -28,3 +32,11 @@ class IoCounters:
     """Sessions ended by their lease."""
     sends_refused: Counter = field(default_factory=Counter)
     """Answers that could not be queued: the peer is gone or does not read."""
+    stages: Stages = field(default_factory=lambda: Stages(STAGES))
+    """Of engine steps with proposals."""
+
+    def spent(self, timings: Timings) -> None:
+        """Where the time of such a step went."""
+        parts = (timings.queue, timings.ingest, timings.propose, timings.server)
+        for stage, microseconds in zip(STAGES, parts, strict=True):
+            self.stages.histograms[stage].observe(microseconds)

@@ -65,6 +65,8 @@ class Exchange:
                 self._advances(session, message, lane, size)
             case m.Heartbeat():
                 self._pulse(session, message)
+            case m.Report():
+                session.report = message
             case m.Release():
                 self._reception.release(session, message)
             case _:
@@ -88,6 +90,8 @@ class Exchange:
         if not reply.answers:
             return
         spent = timings(reply, self._clock())
+        if reply.proposals:
+            self._counters.spent(spent)
         for owner, (serial, answers) in group(reply).items():
             session = self._sessions.of_owner(owner)
             if session is None:

@@ -1,6 +1,6 @@
-"""The HTTP end: liveness, readiness and status, read-only, on threads of its own.
+"""The HTTP end: liveness, readiness, status and metrics, read-only, on threads of its own.
 
-It is up before anything heavy is imported and needs nothing but a `Board` to read from.
+It is up before anything heavy is imported and needs nothing but a `Board` and `Metrics` to read from.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
 
 log = logging.getLogger(__name__)
+
+PATHS = ("/healthz", "/readyz", "/v1/status", "/metrics")
 
 _CONNECTIONS = 32
 """Connections served at once; more are closed unanswered, so that a flood costs no memory."""
@@ -29,6 +31,13 @@ class Board(Protocol):
 
     def status(self) -> dict[str, Any]:
         """Everything, as JSON values; no prompt, token or row."""
+
+
+class Metrics(Protocol):
+    """What the HTTP end has scraped from it."""
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """Text and content type for an Accept header."""
 
 
 class HttpError(Exception):
@@ -52,16 +61,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200 if ready else 503, {"ready": ready, "reason": reason})
         elif path == "/v1/status":
             self._reply(200, board.status())
+        elif path == "/metrics":
+            self._send(200, *self.server.metrics.render(self.headers.get("Accept", "")))
         else:
-            self._reply(404, {"error": "not found", "paths": ["/healthz", "/readyz", "/v1/status"]})
+            self._reply(404, {"error": "not found", "paths": list(PATHS)})
 
     def do_HEAD(self) -> None:
         self.do_GET()
 
     def _reply(self, status: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body, indent=2).encode() + b"\n"
+        self._send(status, json.dumps(body, indent=2).encode() + b"\n", "application/json")
+
+    def _send(self, status: int, data: bytes, content_type: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
@@ -78,12 +91,13 @@ class HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 2 * _CONNECTIONS
 
-    def __init__(self, address: str, board: Board) -> None:
+    def __init__(self, address: str, board: Board, metrics: Metrics) -> None:
         """`address` is HOST:PORT, validated by `ServerSettings`; port 0 lets the system choose."""
         host, _, port = address.rpartition(":")
         if host.startswith("["):
             self.address_family = socket.AF_INET6
         self.board = board
+        self.metrics = metrics
         self._places = threading.BoundedSemaphore(_CONNECTIONS)
         try:
             super().__init__((host.strip("[]"), int(port)), _Handler)

@@ -10,6 +10,7 @@ from sidedraft.transport.base import Lane, PeerId
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.codec import Codec
 from sidedraft.wire.headers import End
+from sidedraft.wire.messages import Report
 
 
 class Ids(TypedDict):
@@ -34,6 +35,8 @@ class Session:
     codec: Codec = field(init=False)
     bulk: PeerId | None = None
     """Its bulk connection, known from its first message there."""
+    report: Report | None = None
+    """Its verifier's latest word on itself. Read by any thread."""
     requests: dict[int, int] = field(default_factory=dict)
     """Requests that are open, or about to be, and their generation."""
     unanswered: int = 0

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import sidedraft
 from sidedraft.metrics import snapshot
+from sidedraft.server import verifier_metrics
 from sidedraft.server.counters import IoCounters
 from sidedraft.server.phases import Lifecycle, Phase
 from sidedraft.server.sessions import Session, Sessions
@@ -117,6 +118,7 @@ def describe(session: Session, now: float) -> dict[str, Any]:
         "unanswered": session.unanswered,
         "bytes_held": {lane.value: count for lane, count in session.held.items()},
         "silent_seconds": round(max(0.0, now - session.heard), 3),
+        "report": None if session.report is None else verifier_metrics.describe(session.report),
     }
 
 
