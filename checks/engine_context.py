@@ -1,5 +1,5 @@
 """What attention is given is exactly the accepted rows that are present, in position order, equal to the bit
-to what was written: for every sequence of advance, reject, release, fork, evict, resume, rewind and a full pool.
+to what was written: for every sequence of advance, reject, release, fork, evict, resume, rewind, full pool.
 
 Long random lives beside a model that knows only tokens and what was sent, unwritten memory poisoned with NaN.
 """

@@ -41,3 +41,12 @@ def test_on_the_cpu_host_memory_is_device_memory() -> None:
 def test_another_kind_of_device_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="'meta' is not supported; expected cpu or cuda"):
         runtime_for(torch.device("meta"))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_buffer_is_memory_of_the_device_of_exactly_that_size(name: str, dtype: torch.dtype) -> None:
+    buffer = runtime_for(torch.device(name)).buffer(3, 700, dtype=dtype)
+    assert (buffer.shape, buffer.dtype, str(buffer.device)) == ((3, 700), dtype, name)
+    assert buffer.untyped_storage().nbytes() == 3 * 700 * dtype.itemsize
+    assert buffer.fill_(2).sum().item() == 4200

@@ -58,7 +58,7 @@ class Engine:
                 f"family: {draft.family.name!r} has {draft.family.rows} rows; "
                 "expected rowwise, the only kind that this engine keeps so far"
             )
-        shape, device = draft.shape, draft.device
+        shape = draft.shape
         self.plan = plan
         identity = (draft.identity.encode(), str(plan.window).encode())
         lookahead = draft.family.lookahead
@@ -66,10 +66,10 @@ class Engine:
         self._shape = shape
         self._clock = clock
         self._counters = EngineCounters()
-        self._runtime = runtime_for(device)
+        self._runtime = runtime_for(draft.device)
         self._pool = BlockPool(plan.blocks)
-        self._storage = RowStorage(plan, shape, draft.dtype, device, poison=poison)
-        self._scratch = Scratch(plan, shape, draft.dtype, device, self._runtime, poison=poison)
+        self._storage = RowStorage(plan, draft.dtype, self._runtime, poison=poison)
+        self._scratch = Scratch(plan, shape, draft.dtype, self._runtime, poison=poison)
         self._ingest = Ingest(draft, self._storage, self._runtime, plan.ingest_bytes)
         self._passes = QueryPasses(draft, plan, self._storage, self._scratch, self._pool, self._runtime)
         self._requests = OpenRequests(plan, self._pool, self._storage, self._counters)

@@ -46,15 +46,14 @@ class Scratch:
         plan: MemoryPlan,
         shape: DraftShape,
         dtype: torch.dtype,
-        device: torch.device,
         runtime: Runtime,
         *,
         poison: bool = False,
     ) -> None:
         self._runtime = runtime
-        columns, batch = plan.scratch_columns, plan.max_batch
+        device, columns, batch = runtime.device, plan.scratch_columns, plan.max_batch
         self._row_shape = (shape.layers, 2, shape.kv_heads, shape.head_dim)
-        self._rows = torch.empty(columns, plan.row_bytes // dtype.itemsize, dtype=dtype, device=device)
+        self._rows = runtime.buffer(columns, plan.row_bytes // dtype.itemsize, dtype=dtype)
         if poison:
             self._rows.fill_(torch.nan)
         self._host_slots = runtime.host_buffer(columns, dtype=torch.int32)

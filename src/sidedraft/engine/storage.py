@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sidedraft.drafts.base import DraftShape
+from sidedraft.device import Runtime
 from sidedraft.engine.plan import MemoryPlan
 from sidedraft.engine.table import Slots
 
@@ -21,16 +21,14 @@ class RowStorage:
     def __init__(
         self,
         plan: MemoryPlan,
-        shape: DraftShape,
         dtype: torch.dtype,
-        device: torch.device,
+        runtime: Runtime,
         *,
         poison: bool = False,
     ) -> None:
         """`poison`: unwritten memory holds NaN, so that reading any of it shows (tests)."""
         slots = plan.blocks * plan.block_size
-        self.row_shape = (shape.layers, 2, shape.kv_heads, shape.head_dim)
-        self.rows = torch.empty(slots, plan.row_bytes // dtype.itemsize, dtype=dtype, device=device)
+        self.rows = runtime.buffer(slots, plan.row_bytes // dtype.itemsize, dtype=dtype)
         if poison:
             self.rows.fill_(torch.nan)
         self.rows[: plan.block_size].zero_()
