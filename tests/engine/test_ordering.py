@@ -125,6 +125,16 @@ def test_a_release_of_an_older_generation_does_not_undo_a_later_one() -> None:
     assert refusals(ordered.push(late)) == [Code.STALE_GENERATION]
 
 
+def test_what_was_held_of_a_released_request_comes_out() -> None:
+    request, ordered = CLIENT.open(), sequencer()
+    works = [request.no_rows(text(1)) for _ in range(4)]
+    for number in (0, 3, 2):
+        ordered.push(works[number])
+    out = ordered.release(1, request.id, 0)
+    assert (numbers(out), refusals(out)) == ([2, 3], [Code.UNKNOWN_REQUEST] * 2)
+    assert ordered.release(1, request.id, 0) == []
+
+
 def test_memory_is_bounded_by_requests_and_sessions_end_whole() -> None:
     ordered = sequencer(max_requests=4)
     requests = [CLIENT.open() for _ in range(5)]
