@@ -50,3 +50,8 @@ def test_a_buffer_is_memory_of_the_device_of_exactly_that_size(name: str, dtype:
     assert (buffer.shape, buffer.dtype, str(buffer.device)) == ((3, 700), dtype, name)
     assert buffer.untyped_storage().nbytes() == 3 * 700 * dtype.itemsize
     assert buffer.fill_(2).float().sum().item() == 4200
+
+
+def test_memory_that_the_machine_does_not_have_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError, match=f"{1 << 50} bytes"):
+        CpuRuntime().buffer(1 << 50, dtype=torch.uint8)

@@ -166,12 +166,15 @@ def test_expired_and_superseded_proposals_skip_the_pass_and_keep_their_rows(draf
         late.advance(text(5), depth=1, expires=10.0),
         early.advance(text(5), depth=1, expires=10.1),
         overtaken.advance(text(5), depth=1),
+        overtaken.advance(text(2)),
     ]
-    works[2].superseded = True
     answers = client.step(*works)
-    assert [a.outcome for a in answers] == [Outcome.EXPIRED, Outcome.DRAFTED, Outcome.SUPERSEDED]
-    assert [a.rows_present for a in answers] == [5, 5, 5]
+    wanted = [Outcome.EXPIRED, Outcome.DRAFTED, Outcome.SUPERSEDED, Outcome.INGESTED]
+    assert [a.outcome for a in answers] == wanted
+    assert [a.rows_present for a in answers] == [5, 5, 5, 7]
     assert len(draft.seen) == 1
+    counters = engine.stats().counters
+    assert (counters.expired, counters.superseded, counters.proposals) == (1, 1, 1)
 
 
 def test_a_proposal_that_is_not_finite_is_no_draft(client: Client) -> None:

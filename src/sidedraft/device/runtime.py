@@ -32,7 +32,8 @@ class Runtime(Protocol):
     """Whether a sequence of kernels of fixed shapes can be captured once and replayed."""
 
     def buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
-        """Uninitialised memory on the device, large and kept for good."""
+        """Uninitialised memory on the device, large and kept for good. Raises `MemoryError` or torch's own
+        `OutOfMemoryError`."""
 
     def host_buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
         """Uninitialised host memory that the device copies from and to without blocking."""
@@ -63,7 +64,11 @@ class CpuRuntime:
     def buffer(self, *shape: int, dtype: torch.dtype) -> Tensor:
         """In huge pages where the system has them: scattered rows are then gathered a fifth faster."""
         count = math.prod(shape)
-        memory = mmap.mmap(-1, max(1, count * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        size = count * dtype.itemsize
+        try:
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"{size} bytes: {error.strerror}") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel built without them
                 memory.madvise(mmap.MADV_HUGEPAGE)

@@ -197,7 +197,7 @@ class Engine:
             if request is None or advance.depth == 0:
                 continue
             block_end = request.committed + self._shape.query_rows(advance.depth)
-            if work.superseded or request.closed or newest[request] != ticket:
+            if request.closed or newest[request] != ticket:
                 entry.answer.outcome = Outcome.SUPERSEDED
                 self._counters.superseded += 1
             elif work.expires is not None and work.expires <= now:

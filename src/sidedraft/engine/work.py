@@ -36,7 +36,5 @@ class Work:
     """Clock reading, seconds."""
     expires: float | None
     """Clock reading after which a proposal is of no use; None is never."""
-    superseded: bool = False
-    """A later advance of the request has arrived already: its proposal is of no use."""
     change: Change | None = None
     refusal: WireError | None = None
