@@ -21,9 +21,14 @@ TAPS = (1, 3, 6)
 MAX_DEPTH = 4
 
 
-def agreeing_pair(folder: Path, *, max_position: int = 4096, bias: float = 8.0) -> tuple[Path, Path]:
-    """Write `folder/target` and `folder/draft`; returns both paths. `bias` 0 leaves agreement to chance."""
-    target = tiny_target(folder / "target")
+def agreeing_pair(
+    folder: Path, *, max_position: int = 4096, bias: float = 8.0, hidden: int = 32
+) -> tuple[Path, Path]:
+    """Write `folder/target` and `folder/draft`; returns both paths. `bias` 0 leaves agreement to chance.
+
+    Both have four heads, of a fourth of `hidden`, and two of keys and values.
+    """
+    target = tiny_target(folder / "target", hidden=hidden)
     weights = load_file(target / "model.safetensors")
     weakened = {name: w * 0.01 if "o_proj" in name else w for name, w in weights.items()}
     write_checkpoint(target, _config(target), weakened)
@@ -47,6 +52,7 @@ def agreeing_pair(folder: Path, *, max_position: int = 4096, bias: float = 8.0) 
         taps=TAPS,
         max_depth=MAX_DEPTH,
         markov_rank=vocab,
+        head_dim=hidden // 4,
         overrides=overrides,
     )
     weights = load_file(draft / "model.safetensors")

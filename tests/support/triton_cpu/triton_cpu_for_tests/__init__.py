@@ -1,0 +1,1 @@
+"""A Triton backend for the interpreter: there, active, and never asked to compile."""
