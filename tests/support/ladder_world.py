@@ -167,7 +167,7 @@ class World:
         step = submitting.submit(self.shared, submissions, None)
         for request in chosen:
             request.reported = len(request.tokens)
-        return Pending(self.shared, step, [one.next_token for one in submissions])
+        return Pending(self.shared, step, submissions)
 
     def take(self, pending: Pending, check: bool = True) -> dict[int, Outcome]:
         """Wait for a step as an engine does, measure the wait, and look at every draft."""

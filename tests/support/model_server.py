@@ -86,6 +86,8 @@ class ModelServer:
         """Things no honest verifier sends: must stay empty unless messages are corrupted."""
         self.opened = 0
         self.rows = 0
+        self.reports: list[m.Report] = []
+        self.minors = (m.MINOR_LOWEST, m.MINOR_HIGHEST)
         self.refuse: str = ""
         """A detail: hellos are refused with it."""
         self.mute = False
@@ -151,7 +153,13 @@ class ModelServer:
 
     def _greet(self, control: PeerId, hello: m.Hello) -> None:
         facts = ServerFacts(
-            software="model", epoch=self.epoch, target=TARGET, draft=DRAFT, max_depth=MAX_DEPTH, limits=LIMITS
+            software="model",
+            epoch=self.epoch,
+            target=TARGET,
+            draft=DRAFT,
+            max_depth=MAX_DEPTH,
+            limits=LIMITS,
+            minors=self.minors,
         )
         for session in [s for s, peer in self.peers.items() if peer.control == control]:
             del self.peers[session]
@@ -174,6 +182,8 @@ class ModelServer:
                 **_ids(peer), serial=message.serial, progress=self._progress, queued=0, phase="ready"
             )
             self._say(peer.control, peer.codec, pulse)
+        elif isinstance(message, m.Report):
+            self.reports.append(message)
         elif isinstance(message, m.Release):
             for request, generation in zip(message.requests, message.generations, strict=True):
                 held = peer.requests.get(request)

@@ -115,7 +115,7 @@ def test_rows_outside_a_windowed_drafts_sight_do_not_travel() -> None:
     request = w.start(100)
     one = w.submission(request)
     one.horizon = 100
-    Pending(w.shared, submitting.submit(w.shared, [one], None), [0]).result()
+    Pending(w.shared, submitting.submit(w.shared, [one], None), [one]).result()
     (peer,) = w.server.peers.values()
     (held,) = peer.requests.values()
     assert held.tokens == request.tokens
@@ -144,7 +144,7 @@ class Impossible:
 def submit_three(w: World, rows: object, ready: object = None) -> object:
     one = Submission("x", 0, [1, 2, 3], 4, depth=2, rows=rows)  # type: ignore[arg-type]
     step = submitting.submit(w.shared, [one], ready)  # type: ignore[arg-type]
-    return Pending(w.shared, step, [4]).result()["x"]
+    return Pending(w.shared, step, [one]).result()["x"]
 
 
 def test_rows_that_are_never_computed_cost_a_hole_and_at_most_the_deadline() -> None:

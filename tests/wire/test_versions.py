@@ -7,7 +7,7 @@ import pytest
 
 from sidedraft.wire import messages as m
 from sidedraft.wire.errors import Code, WireError
-from sidedraft.wire.versions import ADDED, Since, check_agreed, common_features, common_minor
+from sidedraft.wire.versions import ADDED, Since, check_agreed, common_features, common_minor, understood
 from support import protocol as p
 
 
@@ -41,6 +41,8 @@ LATER = {Beat: {"load": Since(minor=2), "ring": Since(feature="shm")}, Novelty: 
     ],
 )
 def test_only_what_was_agreed_may_be_said(message, minor, features, refused):
+    whole = type(message) is Novelty
+    assert understood(type(message), minor, features, LATER) is (refused is None or not whole)
     if refused is None:
         check_agreed(message, minor, features, LATER)
         return

@@ -55,6 +55,8 @@ class Status:
     """Engine steps the server has completed, by its latest heartbeat."""
     queued: int | None
     """Advances that wait for the server's engine, by its latest heartbeat."""
+    acceptance_length: float | None
+    """Mean tokens that a step with a draft yielded, fillers excluded; None before the first."""
     counters: dict[str, int]
     """`state.counters.Counters` by name."""
 
@@ -107,7 +109,7 @@ class Drafter:
             SubmissionError: a submission is wrong in itself or contradicts an earlier one; nothing happened.
         """
         step = submitting.submit(self._shared, submissions, ready)
-        return Pending(self._shared, step, [int(one.next_token) for one in submissions])
+        return Pending(self._shared, step, submissions)
 
     def release(self, requests: Iterable[Hashable]) -> None:
         """These requests ended, or were preempted: a later submission of one begins anew. The server keeps
@@ -115,6 +117,18 @@ class Drafter:
         with self._shared.changed:
             self._shared.session.release(self.clock(), requests)
             self._shared.wake()
+
+    def observe(self, stage: str, seconds: float) -> None:
+        """Time of a stage that only the engine sees: `metadata_d2h`, `context_gather`, or `tokens_h2d` when
+        it does not use `Pending.write_into`. Raises `ValueError` for an unknown stage."""
+        with self._shared.changed:
+            self._shared.session.figures.stages.observe(stage, seconds)
+
+    def count_fillers(self, count: int) -> None:
+        """Places that the engine filled itself because there was no draft; `Pending.write_into` counts its
+        own."""
+        with self._shared.changed:
+            self._shared.session.counters.fillers += count
 
     @property
     def asking(self) -> bool:
@@ -158,6 +172,7 @@ class Drafter:
                 phase="" if pulse is None else pulse.phase,
                 progress=None if pulse is None else pulse.progress,
                 queued=None if pulse is None else pulse.queued,
+                acceptance_length=session.figures.acceptance.length,
                 counters=dataclasses.asdict(session.counters),
             )
 

@@ -50,6 +50,14 @@ def common_features(ours: Sequence[str], theirs: Collection[str]) -> tuple[str, 
     return tuple(name for name in ours if name in theirs)
 
 
+def understood(
+    kind: type[msgspec.Struct], minor: int, features: Collection[str], added: Added = ADDED
+) -> bool:
+    """Whether a whole message of this type may be sent under what was agreed."""
+    since = added.get(kind, {}).get("")
+    return since is None or since.allowed(minor, features)
+
+
 def check_agreed(
     message: msgspec.Struct, minor: int, features: Collection[str], added: Added = ADDED
 ) -> None:

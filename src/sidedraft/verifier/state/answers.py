@@ -75,6 +75,8 @@ def _take_draft(
     if isinstance(outcome, Draft):
         ask.request.refusals = None
         ladder.counters.drafted += 1
+        ladder.counters.rows_known += outcome.rows_present
+        ladder.counters.rows_missing += ask.end - outcome.context_start - outcome.rows_present
     elif outcome.reason is Reason.EXPIRED:
         ladder.counters.expired += 1
     elif outcome.reason is Reason.BAD_REPLY:

@@ -23,6 +23,8 @@ class Counters:
     """Requests that caught up, in the same generation."""
     expired: int = 0
     """Budgets the server found used up."""
+    fillers: int = 0
+    """Places in the engine's draft tensors that got a filler where a draft was wanted."""
     lost: int = 0
     """Requests whose state on the server became uncertain."""
     reopened: int = 0
@@ -60,9 +62,15 @@ class Counters:
     """Rows a windowed draft will not see: not sent."""
     rows_dropped: int = 0
     """Rows that found no staging buffer in time: a hole in the draft's context."""
+    rows_known: int = 0
+    """Context rows the server had, summed over the drafts it gave."""
+    rows_missing: int = 0
+    """Holes between the first of them and the draft's base, summed likewise."""
     bytes_control: int = 0
     """Payload bytes sent on the control connection."""
     bytes_bulk: int = 0
     """Payload bytes sent on the bulk connection."""
+    bytes_rows: int = 0
+    """Of all payload bytes, those of rows; the rest are token ids."""
     buffers_abandoned: int = 0
     """Staging buffers given up because their fate was unknown."""

@@ -56,6 +56,7 @@ class Lanes:
     def sent(self, now: float, parcel: Parcel) -> None:
         """The transport took it."""
         self._counters.rows_sent += parcel.row_count()
+        self._counters.bytes_rows += parcel.layout.tail
         if parcel.bulk:
             self._counters.bytes_bulk += parcel.size
             self._moved_at = now

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sidedraft.verifier.state.cutting import Cut, Parcel, TooLongError, cut, parcels
 from sidedraft.verifier.state.entry import Entry, SubmissionError
+from sidedraft.verifier.state.figures import Figures
 from sidedraft.verifier.state.ladder import Ladder
 from sidedraft.verifier.state.outcome import NoDraft, Reason
 from sidedraft.verifier.state.record import TokenRecord
@@ -19,8 +20,9 @@ from sidedraft.wire.agreement import Agreement
 class Planner:
     """Turns submissions into a step and its messages."""
 
-    def __init__(self, ladder: Ladder) -> None:
+    def __init__(self, ladder: Ladder, figures: Figures) -> None:
         self._ladder = ladder
+        self._figures = figures
         self._ids = itertools.count(1)
 
     def plan(self, now: float, entries: Sequence[Entry], begun: float) -> tuple[Step, list[Parcel]]:
@@ -76,6 +78,7 @@ class Planner:
             request = RequestState(entry.key, next(self._ids), record, entry.context_key, entry.private)
             ladder.requests[entry.key] = ladder.by_id[request.wire_id] = request
         request.record.put(entry.first, entry.tokens)
+        self._figures.judge(request, entry)
         ladder.supersede(now, request, NoDraft(Reason.SUPERSEDED))
         return request
 
@@ -121,7 +124,7 @@ class Planner:
         for piece in made.pieces:
             request.hand_out(now, piece.advance.end)
         if depth:
-            self._ask(now, step, index, request, entry.end, depth)
+            self._ask(now, step, index, request, entry, depth)
         return made
 
     def _held_back(self, now: float, request: RequestState, agreement: Agreement) -> NoDraft | None:
@@ -174,9 +177,22 @@ class Planner:
             ladder.reopening.add(request.wire_id)
             request.behind = True
 
-    def _ask(self, now: float, step: Step, index: int, request: RequestState, end: int, depth: int) -> None:
+    def _ask(
+        self, now: float, step: Step, index: int, request: RequestState, entry: Entry, depth: int
+    ) -> None:
         ladder = self._ladder
-        ask = Ask(request, request.generation, request.sent, end, depth, now, step.deadline, step, index)
+        ask = Ask(
+            request=request,
+            generation=request.generation,
+            number=request.sent,
+            end=entry.end,
+            anchor=entry.next_token,
+            depth=depth,
+            asked_at=now,
+            deadline=step.deadline,
+            step=step,
+            index=index,
+        )
         if ladder.breaker.closed:
             ladder.counters.asked += 1
             request.ask = request.latest = ask

@@ -15,6 +15,7 @@ from sidedraft.verifier.state.backoff import Backoff
 from sidedraft.verifier.state.counters import Counters
 from sidedraft.verifier.state.cutting import Parcel
 from sidedraft.verifier.state.entry import Entry
+from sidedraft.verifier.state.figures import Figures
 from sidedraft.verifier.state.greeter import Greeter
 from sidedraft.verifier.state.ladder import Ladder
 from sidedraft.verifier.state.link import Link, LinkState
@@ -36,6 +37,7 @@ class Session:
 
     def __init__(self, hello: m.Hello, settings: VerifierSettings, random: Random) -> None:
         self.counters = Counters()
+        self.figures = Figures(self.counters)
         self.news = News()
         self.ladder = Ladder(settings, random, self.counters, self.news)
         self.link = Link(settings, Backoff(settings.retry_first, settings.retry_cap, random))
@@ -46,7 +48,7 @@ class Session:
         """Why there is no session, in the server's words; empty when it did not refuse one."""
         self._greeter = Greeter(hello, settings.limits)
         self._settings = settings
-        self._planner = Planner(self.ladder)
+        self._planner = Planner(self.ladder, self.figures)
 
     @property
     def agreement(self) -> Agreement | None:
@@ -163,6 +165,9 @@ class Session:
         if agreement is not None and self.link.beat_due(now):
             self.link.beaten(now)
             self.outbox.beat(agreement)
+            report = self.figures.report(now, self.ladder, agreement)
+            if report is not None:
+                self.outbox.say(report)
         self.ladder.tick(now)
 
     def next_event(self, now: float) -> float:

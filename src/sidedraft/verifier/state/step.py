@@ -65,6 +65,8 @@ class Step:
         self.asks: list[Ask] = []
         self.times = Times()
         self.sent_at: float | None = None
+        self.taken = 0
+        """Tokens of each draft that the engine has been given, at most; 0: it has not taken the result."""
         self._waiting = 0
         self._late = 0
         self._answered = 0
@@ -108,6 +110,8 @@ class Ask:
     number: int
     end: int
     """The base: the anchor's position."""
+    anchor: int
+    """The token there."""
     depth: int
     asked_at: float
     deadline: float
