@@ -108,6 +108,19 @@ def test_memory_of_an_unfinished_launch_is_not_handed_out_again() -> None:
     assert client.engine.stats().blocks_free == 2
 
 
+def test_memory_that_an_unfinished_launch_reads_is_not_handed_out_either() -> None:
+    client = Client(make_engine(FakeDraft(), blocks=2))
+    writer = client.open()
+    client.step(writer.advance(text(32)))
+    flight = client.engine.launch(client.sequencer.push(writer.no_rows(text(0), depth=1)))
+    writer.release()
+    assert (client.engine.stats().blocks_pinned, client.engine.stats().blocks_kept) == (2, 0)
+    second = client.engine.launch(client.sequencer.push(client.open().advance(text(16, seed=2))))
+    client.engine.finish(flight)
+    assert client.engine.finish(second)[0].rows_present == 0
+    assert client.engine.stats().blocks_kept == 2
+
+
 def test_a_kept_block_found_again_is_evicted_by_nobody() -> None:
     pool = BlockPool(3)
     first, second = pool.take(), pool.take()

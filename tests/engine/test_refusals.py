@@ -146,9 +146,11 @@ def test_a_broken_launch_ends_its_requests_and_no_others(
     with pytest.raises(RuntimeError, match=where):
         client.step(hit.advance(text(20, seed=2), depth=1))
     assert client.engine.stats().requests == 1
+    computed = draft.computed
     answers = client.step(hit.no_rows(text(1)), bystander.no_rows(text(0), depth=1))
     assert (answers[0].outcome, answers[0].error) == (Outcome.REFUSED, Code.UNKNOWN_REQUEST)
     assert (answers[1].outcome, answers[1].rows_present) == (Outcome.DRAFTED, 20)
+    assert draft.computed == computed, "its rows are not written later, into blocks of somebody else"
     [answer] = client.step(client.open(text(40, seed=2), of=hit).no_rows(text(0)))
     assert answer.rows_present == 16, "what the broken launch may not have written is not found"
     bystander.release()
