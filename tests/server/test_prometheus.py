@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,87 +18,22 @@ from sidedraft.server.prometheus import (
     ENGINE_COUNTERS,
     ENGINE_GAUGES,
     IO_COUNTERS,
-    ServerMetrics,
 )
-from sidedraft.server.status import StatusBoard, numbers
 from sidedraft.wire import messages as m
-from sidedraft.wire.figures import BOUNDS_US, COUNTS, STAGES
 from support.engine_client import text
-from support.server_bench import ServerBench
-from support.wire_peer import WirePeer, make_advance
+from support.metrics_scene import Scene, stage
+from support.wire_peer import make_advance
 
 WIDTH = 4
 
 
-class Engine:
-    """What the engine thread publishes, of the bench's engine."""
-
-    failures = 0
-    step_began = None
-
-    def __init__(self, bench: ServerBench) -> None:
-        self._bench = bench
-
-    def queued(self) -> int:
-        return self._bench.engine_loop.queued
-
-    def counts(self) -> dict[str, Any]:
-        stats = numbers(self._bench.engine.stats())
-        return {**stats.pop("counters"), "errors": self._bench.engine_loop.errors.value, **stats}
-
-
-@dataclasses.dataclass
-class Scene:
-    bench: ServerBench
-    metrics: ServerMetrics
-
-    def scrape(self) -> dict[str, float]:
-        """Samples by `name{label="value"}`."""
-        found: dict[str, float] = {}
-        for family in text_string_to_metric_families(self.metrics.render("")[0].decode()):
-            for sample in family.samples:
-                labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
-                key = f"{sample.name}{{{labels}}}" if labels else sample.name
-                assert key not in found
-                found[key] = sample.value
-        return found
-
-    def report(self, peer: WirePeer, **changes: Any) -> None:
-        fields: dict[str, Any] = {
-            "breaker": "closed",
-            "requests": 3,
-            "behind": 1,
-            "deadline_us": 40_000,
-            "counts": dict.fromkeys(COUNTS, 7) | {"bytes_rows": 10},
-            "stages": {name: stage(4, 250) for name in STAGES},
-            "drafted": (10, 10),
-            "accepted": (6, 2),
-        }
-        peer.say(m.Report(**peer.ids, **(fields | changes)))
-        self.bench.turn()
-
-
-def stage(steps: int, microseconds: int) -> m.StageTimes:
-    counts = [0] * (len(BOUNDS_US) + 1)
-    counts[next(i for i, bound in enumerate(BOUNDS_US) if bound >= microseconds)] = steps
-    return m.StageTimes(counts=tuple(counts), total_us=steps * microseconds)
-
-
 @pytest.fixture
 def scene() -> Scene:
-    bench = ServerBench()
-    bench.open()
-    board = StatusBoard(
-        bench.lifecycle, bench.counters, clock=bench.clock, sessions=bench.dispatcher.sessions
-    )
-    board.engine = Engine(bench)
-    return Scene(bench, ServerMetrics(board))
+    return Scene()
 
 
 def test_a_loading_server_can_be_scraped() -> None:
-    bench = ServerBench()
-    board = StatusBoard(bench.lifecycle, bench.counters, clock=bench.clock)
-    found = Scene(bench, ServerMetrics(board)).scrape()
+    found = Scene(loaded=False).scrape()
     assert found["sidedraft_server_ready"] == 0
     assert found['sidedraft_server_phase{phase="loading"}'] == 1
     assert found["sidedraft_server_sessions"] == 0
@@ -214,13 +148,7 @@ def test_a_verifier_cannot_make_series_of_its_own(scene: Scene) -> None:
 def test_the_status_has_the_report_with_its_stages_summed_up(scene: Scene) -> None:
     peer = scene.bench.peer()
     scene.report(peer, counts={"late": 2, "unknown": 3})
-    board = StatusBoard(
-        scene.bench.lifecycle,
-        scene.bench.counters,
-        clock=scene.bench.clock,
-        sessions=scene.bench.dispatcher.sessions,
-    )
-    (session,) = board.status()["sessions"]
+    (session,) = scene.board.status()["sessions"]
     assert session["report"]["counts"] == {"late": 2}
     assert session["report"]["acceptance"] == {
         "judged": 10,

@@ -10,6 +10,7 @@ from sidedraft.settings.environment import cache_directory, runtime_directory
 from sidedraft.settings.errors import SettingsError
 from sidedraft.settings.file import read_file
 from sidedraft.settings.server import HTTP_OFF, ServerSettings
+from sidedraft.settings.status import StatusSettings
 from sidedraft.settings.units import GIB, KIB, MIB, format_bytes, parse_bytes
 from sidedraft.settings.verifier import VerifierSettings
 from sidedraft.settings.wire import WireLimits
@@ -23,6 +24,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SettingsError",
+    "StatusSettings",
     "VerifierSettings",
     "WireLimits",
     "build",

@@ -13,6 +13,7 @@ from sidedraft.settings.units import GIB
 from sidedraft.settings.wire import WireLimits
 
 HTTP_OFF = "off"
+HTTP_ADDRESS = "127.0.0.1:8091"
 
 Device = Annotated[
     str, Meta(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", description="auto, cpu, cuda or cuda:N")
@@ -44,7 +45,7 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """Where verifiers connect; None is an ipc socket in the runtime directory."""
     insecure_plain_text: bool = False
     """Allow `bind` to an address other hosts can reach, without encryption."""
-    http: HttpAddress = "127.0.0.1:8091"
+    http: HttpAddress = HTTP_ADDRESS
     kv_memory: Memory = 1 * GIB
     window: Window | None = None
     max_requests: Requests = 64
