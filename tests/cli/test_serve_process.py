@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,3 +177,33 @@ def test_a_dead_transport_ends_the_process_with_one_line(folder: Path) -> None:
     errors = [line for line in ended.err.splitlines() if not line.endswith(" %")]
     assert errors == ["sidedraft: error: the transport thread died: TransportError: out of descriptors"]
     assert sockets(folder) == []
+
+
+FEW_DESCRIPTORS = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from sidedraft.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+CROWD = """
+import socket, sys
+held = []
+for i in range(900):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1] + (".bulk" if i % 2 else ""))
+"""
+
+
+def test_a_crowd_of_connections_does_not_end_the_server(folder: Path, channels: list[ZmqChannel]) -> None:
+    with serve(folder, "--skip-smoke-test", program=FEW_DESCRIPTORS) as server:
+        server.wait_ready()
+        soft, hard = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        assert soft in (hard, 65_536)
+        path = f"{folder}/sidedraft/draft.sock"
+        crowds = [subprocess.Popen([sys.executable, "-c", CROWD, path]) for _ in range(2)]
+        assert [crowd.wait(60) for crowd in crowds] == [0, 0]
+        peer = connect(f"ipc://{path}", channels)
+        peer.advance(make_advance(1, 0, 0, prompt(9), width=WIDTH, depth=2))
+        assert peer.answers(1)[0].outcome is Outcome.DRAFTED
+        assert server.stop().status == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from sidedraft.settings import ServerSettings, build, read_file
 
 NAME = "serve"
 HELP = "serve a draft model to verifiers"
+
+DESCRIPTORS = 65_536
 
 _FLAGS: tuple[tuple[str, str, str], ...] = (
     ("draft", "DIR", "folder of the draft checkpoint"),
@@ -68,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported late: `--help` and a wrong flag should not wait for sockets to be set up.
     from sidedraft.server.app import DraftServer
 
+    _raise_descriptor_limit()
     server = DraftServer(settings, console)
     try:
         ending = server.run()
@@ -80,3 +84,11 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         os._exit(ending.status)
     return ending.status
+
+
+def _raise_descriptor_limit() -> None:
+    """Room for a burst of connections: libzmq aborts the process when it cannot accept one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

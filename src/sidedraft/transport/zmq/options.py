@@ -55,9 +55,9 @@ MESSAGES_A_POLL: Mapping[Lane, int] = {Lane.CONTROL: 64, Lane.BULK: 8}
 """Messages of one lane that one `poll` returns, of all peers together: bounds what is held at once, and lets
 no flood on one lane starve the other."""
 
-MOST_CONNECTIONS = 512
-"""Connections of one lane, half of the descriptors that a process commonly may have; more are ended at once,
-as accepting would fail for good, and spin, when none are left."""
+MOST_CONNECTIONS = 320
+"""Connections of one lane; more are ended as soon as they are seen. Both lanes' together stay well below the
+1,024 descriptors that a process commonly may have, as libzmq aborts the process at the last one."""
 
 CONNECTIONS_WAITING = 128
 """Backlog of a listening socket."""
