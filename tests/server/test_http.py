@@ -83,24 +83,27 @@ def test_an_address_in_use_is_one_line(server: HttpServer) -> None:
         HttpServer(server.address, Board(), Figures())
 
 
-def test_idle_connections_beyond_the_bound_are_closed_and_the_rest_served(server: HttpServer) -> None:
+def test_connections_that_keep_all_places_give_way_the_oldest_first(server: HttpServer) -> None:
     host, _, port = server.address.rpartition(":")
-    idle = [socket.create_connection((host, int(port)), timeout=10) for _ in range(33)]
+    slow = []
     try:
-        # Connections are accepted in order, so that the first 32 hold all places and the 33rd is let go.
-        assert idle[-1].recv(1) == b""
-        idle[0].close()
-        for _ in range(200):
-            try:
-                assert request(server, "/healthz")[0] == 200
-                break
-            except (http.client.HTTPException, ConnectionError):
-                continue  # the place is not free yet
-        else:
-            pytest.fail("no place became free")
+        for _ in range(32):
+            slow.append(socket.create_connection((host, int(port)), timeout=10))
+            slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        for _ in range(3):
+            assert request(server, "/healthz")[0] == 200
+        assert slow[0].recv(1) == b""
+        slow[-1].sendall(b"y\r\n\r\n")
+        assert slow[-1].recv(12) == b"HTTP/1.1 200"
     finally:
-        for one in idle:
+        for one in slow:
             one.close()
+
+
+@pytest.mark.parametrize("host", ["a" * 70, "a..b", "no-such-host.invalid"])
+def test_a_host_that_cannot_be_is_one_line(host: str) -> None:
+    with pytest.raises(HttpError, match="http: cannot listen on"):
+        HttpServer(f"{host}:0", Board(), Figures())
 
 
 def test_garbage_does_not_hurt(server: HttpServer) -> None:

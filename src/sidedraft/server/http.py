@@ -5,6 +5,7 @@ It is up before anything heavy is imported and needs nothing but a `Board` and `
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -18,7 +19,8 @@ log = logging.getLogger(__name__)
 PATHS = ("/healthz", "/readyz", "/v1/status", "/metrics")
 
 _CONNECTIONS = 32
-"""Connections served at once; more are closed unanswered, so that a flood costs no memory."""
+"""Connections served at once; for one more the oldest has to go, so that neither a flood nor slow peers keep
+a probe from its answer."""
 _PATIENCE = 5.0
 """Seconds a connection may be silent."""
 
@@ -99,10 +101,13 @@ class HttpServer(ThreadingHTTPServer):
         self.board = board
         self.metrics = metrics
         self._places = threading.BoundedSemaphore(_CONNECTIONS)
+        self._open: dict[socket.socket, None] = {}
+        """In the order of their coming."""
         try:
             super().__init__((host.strip("[]"), int(port)), _Handler)
-        except OSError as error:
-            raise HttpError(f"http: cannot listen on {address}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no resolver would take
+            reason = getattr(error, "strerror", None) or error
+            raise HttpError(f"http: cannot listen on {address}: {reason}") from None
         self._thread = threading.Thread(
             target=self.serve_forever, kwargs={"poll_interval": 0.1}, name="sidedraft-http", daemon=True
         )
@@ -121,16 +126,25 @@ class HttpServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if not self._places.acquire(blocking=False):
+            self._hang_up_oldest()
+            if not self._places.acquire(timeout=_PATIENCE):
+                self.shutdown_request(request)
+                return
+        self._open[request] = None
+        super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._open.pop(request, None)
             self._places.release()
+
+    def _hang_up_oldest(self) -> None:
+        for oldest in list(self._open)[:1]:
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                oldest.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("a request of %s failed", client_address, exc_info=True)
