@@ -75,6 +75,23 @@ def test_weights_must_be_named(given: dict[str, str]) -> None:
         build(ServerSettings, given)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("http", "::1:80"),
+        ("http", "a b:80"),
+        ("http", "a\0b:80"),
+        ("http", "127.0.0.1:\u0661"),
+        ("http", "127.0.0.1:80\n"),
+        ("device", "cpu\n"),
+        ("namespaces", ("default\n",)),
+    ],
+)
+def test_text_that_only_looks_right_is_refused(field: str, value: object) -> None:
+    with pytest.raises(SettingsError, match=field):
+        build(ServerSettings, WEIGHTS | {field: value})
+
+
 def test_a_long_value_is_cut_in_the_error() -> None:
     with pytest.raises(SettingsError) as caught:
         ServerSettings(draft="d", target="t", device="x" * 10_000)
@@ -106,7 +123,7 @@ def test_sizes_are_read_as_people_write_them(text: str | int, count: int) -> Non
     assert parse_bytes("kv_memory", text) == count
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 zib", "1e9", "0x10", True])
+@pytest.mark.parametrize("text", ["", "GiB", "-1", "1 zib", "1e9", "0x10", "9" * 400 + "GiB", "\u0661", True])
 def test_other_sizes_are_refused(text: str | int) -> None:
     with pytest.raises(SettingsError, match="kv_memory"):
         parse_bytes("kv_memory", text)

@@ -47,6 +47,7 @@ def test_each_lane_has_its_endpoint(text: str, control: str, bulk: str) -> None:
         "ipc:///folder/",
         "ipc:///nul\0byte",
         "ipc:///" + "x" * MAX_PATH,
+        "ipc:///tmp/\udcff.sock",
         "tcp://127.0.0.1",
         "tcp://127.0.0.1:",
         "tcp://127.0.0.1:65535",

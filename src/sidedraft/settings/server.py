@@ -16,12 +16,13 @@ HTTP_OFF = "off"
 HTTP_ADDRESS = "127.0.0.1:8091"
 
 Device = Annotated[
-    str, Meta(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$", description="auto, cpu, cuda or cuda:N")
+    str, Meta(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)\Z", description="auto, cpu, cuda or cuda:N")
 ]
 HttpAddress = Annotated[
-    str, Meta(pattern=r"^(off|(\[[0-9a-fA-F:]+\]|[^\s:\[\]]+):[0-9]{1,5})$", description="HOST:PORT or off")
+    str,
+    Meta(pattern=r"^(off|(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})\Z", description="HOST:PORT or off"),
 ]
-Namespace = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+Namespace = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 Namespaces = Annotated[
     tuple[Namespace, ...], Meta(min_length=1, description="names of 1 to 64 letters, digits, '.', '_', '-'")
 ]

@@ -128,7 +128,10 @@ def _parse_ipc(text: str, rest: str) -> IpcAddress:
     # "@name" (abstract) has no permissions and "*" no name that a peer could be told.
     if not rest.startswith("/") or "\0" in rest or rest.endswith("/"):
         raise AddressError(text, "ipc:// and the absolute path of a socket file")
-    length = len(rest.encode(errors="surrogateescape"))
+    try:
+        length = len(rest.encode())
+    except UnicodeEncodeError:  # bytes of a command line that are no UTF-8, which libzmq could not be told
+        raise AddressError(text, "a path in UTF-8") from None
     if length > MAX_PATH:
         raise AddressError(text, f"a path of at most {MAX_PATH} bytes, not {length}")
     return IpcAddress(Path(rest))
