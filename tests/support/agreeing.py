@@ -30,7 +30,9 @@ def agreeing_pair(
     """
     target = tiny_target(folder / "target", hidden=hidden)
     weights = load_file(target / "model.safetensors")
-    weakened = {name: w * 0.01 if "o_proj" in name else w for name, w in weights.items()}
+    # Attention's part grows with the square of the width here, and logits with its root: keep the balance.
+    weak, bias = 0.01 * (32 / hidden) ** 2, bias * (hidden / 32) ** 0.5
+    weakened = {name: w * weak if "o_proj" in name else w for name, w in weights.items()}
     write_checkpoint(target, _config(target), weakened)
 
     model = TappedTarget.load(target, ())

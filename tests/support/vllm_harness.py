@@ -1,7 +1,7 @@
 """vLLM on a CPU, in every process layout, for tests: `with started(Layout.TP2, target) as engine: ...`.
 
-The engine runs in a process of its own, with the Python of the environment that `vllm_python` finds, so that the
-test process needs no vLLM. Every wait is bounded, and leaving the context leaves no process behind.
+The engine runs in a process of its own, with the Python that `vllm_python` finds, so that the test process
+needs no vLLM. Every wait is bounded, and leaving the context leaves no process behind.
 """
 
 from __future__ import annotations

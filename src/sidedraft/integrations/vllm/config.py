@@ -98,17 +98,15 @@ def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSetti
     given = _given(vllm_config.additional_config, speculative.method, environ)
     if not given.values and not given.errors:
         return None
-    errors = given.errors + _wrong(given)
+    errors = given.errors
     if speculative.method not in METHODS:
         errors.append(
             SettingsError("speculative_config.method", speculative.method, f"one of {', '.join(METHODS)}")
         )
-    if not errors:
-        try:
-            return build(VllmSettings, given.values)
-        except SettingsError as error:
-            errors = [given.named(error)]
-    raise ConfigurationError(errors)
+    settings = _settings(given)
+    if settings is None or errors:
+        raise ConfigurationError(errors)
+    return settings
 
 
 def _given(additional: Any, method: str, environ: Mapping[str, str]) -> Given:
@@ -135,8 +133,17 @@ def _split(name: str, value: str) -> str | list[str]:
     return [part.strip() for part in value.split(",")] if name == "features" else value
 
 
-def _wrong(given: Given) -> list[SettingsError]:
-    errors = [given.named(error) for error in check_each(VllmSettings, given.values)]
-    if "address" not in given.values:
-        errors.append(SettingsError(f"{PREFIX}ADDRESS", None, "the address of a draft server"))
-    return errors
+def _settings(given: Given) -> VllmSettings | None:
+    """None when something is wrong with them, which `given.errors` says then."""
+    wrong = check_each(VllmSettings, given.values)
+    good = {name: value for name, value in given.values.items() if name not in {one.field for one in wrong}}
+    settings = None
+    if "address" in good:
+        try:
+            settings = build(VllmSettings, good)
+        except SettingsError as error:
+            wrong.append(error)
+    elif "address" not in given.values:
+        wrong.append(SettingsError(f"{PREFIX}ADDRESS", None, "the address of a draft server"))
+    given.errors += [given.named(error) for error in wrong]
+    return settings

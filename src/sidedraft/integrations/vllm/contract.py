@@ -22,8 +22,8 @@ SPECULATIVE = "vllm.config.speculative"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or method (`Class.method`) has these parameters, in this order, `self` left out; a trailing
-    `...` allows more of them, which then need defaults."""
+    """A function or method (`Class.method`) has these parameters, in this order, `self` left out. A trailing
+    `...` allows more that have defaults, a trailing `*` any more (for what is wrapped and passes them on)."""
 
     module: str
     name: str
@@ -32,8 +32,8 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`within` calls `callee` (its last names, such as `self.speculator.propose`) with these arguments:
-    source text of positional ones, `name=` for keywords. With `...` last, further ones may follow."""
+    """`within` calls `callee` (its last names, such as `speculator.propose`), each time with these arguments:
+    the text of positional ones, `name=` for keywords. With `...` last there may be more."""
 
     module: str
     within: str
@@ -76,7 +76,7 @@ PLUGIN: tuple[Item, ...] = (
         "init_speculator",
         ("self.vllm_config", "self.device", "self.req_states"),
     ),
-    Function(SCHEDULER, "Scheduler.__init__", ("vllm_config", "kv_cache_config", "...")),
+    Function(SCHEDULER, "Scheduler.__init__", ("vllm_config", "*")),
     # What it reads.
     Attribute(CONFIG, "VllmConfig", ("additional_config", "speculative_config")),
     Attribute(SPECULATIVE, "SpeculativeConfig", ("method", "num_speculative_tokens")),
