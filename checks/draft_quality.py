@@ -43,9 +43,9 @@ def main() -> int:
         serving(DEMO / "draft", folder, ("--threads", "2", "--kv-memory", "256MiB")) as server,
         connect(server.address, target, folder, draft, settings=patience) as drafter,
     ):
-        if not drafter.wait_connected(120):
-            server.check()
-            print("no session with the server")
+        server.wait_ready(120)
+        if not drafter.wait_connected(10):
+            print(f"no session with the server: {drafter.status().refusal}")
             return 1
         options = Options(max_new_tokens=150, depth=DEPTH, eos=target.stop_tokens, batch=8)
         report = generate(target, ids, options, drafter)

