@@ -152,7 +152,8 @@ def test_a_file_is_a_flat_table_with_either_dash(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_named(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "server.toml"
+    file = tmp_path / ("long" * 20) / "server.toml"
+    file.parent.mkdir()
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
         read_file(file, ServerSettings.__struct_fields__)

@@ -16,9 +16,9 @@ def read_file(path: Path, known: Collection[str]) -> dict[str, Any]:
         with path.open("rb") as file:
             table = tomllib.load(file)
     except OSError as error:
-        raise SettingsError("config", str(path), f"a readable TOML file ({error.strerror})") from None
+        raise SettingsError("config", path, f"a readable TOML file ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError("config", str(path), f"a TOML file ({error})") from None
+        raise SettingsError("config", path, f"a TOML file ({error})") from None
     values: dict[str, Any] = {}
     for key, value in table.items():
         name = key.replace("-", "_")
