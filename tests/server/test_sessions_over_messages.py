@@ -176,6 +176,42 @@ def test_a_heartbeat_is_answered_and_keeps_the_lease(bench: ServerBench) -> None
     assert silent.answers(1)[0].outcome is Outcome.DRAFTED
 
 
+def test_a_pause_of_the_server_itself_costs_no_session(bench: ServerBench) -> None:
+    peer = bench.peer()
+    bench.turn()
+    bench.clock.advance(60.0)  # the process was stopped, and finds its verifiers' words later
+    bench.turn()
+    peer.advance(opening(1))
+    assert peer.answers(1)[0].outcome is Outcome.DRAFTED
+    assert bench.counters.sessions_expired.value == 0
+
+
+def test_a_stale_message_on_bulk_gives_no_credit(bench: ServerBench) -> None:
+    """It was paid for in another session, which has ended."""
+    peer = bench.peer()
+    frames = peer.codec.encode(peer.batch(opening(1)), bulk=True)
+    peer.advance(opening(2), lane=Lane.BULK)
+    peer.answers(1)
+    credited = peer.expect(m.Credit).bytes
+    assert credited == memoryview(frames[1]).nbytes
+    header = msgspec.msgpack.decode(frames[0]) | {"session": peer.ids["session"] ^ 1}
+    peer.raw([msgspec.msgpack.encode(header), frames[1]], Lane.BULK)
+    bench.turn()
+    assert peer.quiet()
+    assert bench.counters.stale.value == 1
+
+
+def test_a_session_that_is_replaced_before_it_is_found_stuck_takes_nothing_with_it(
+    bench: ServerBench,
+) -> None:
+    peer = bench.peer()
+    (old,) = bench.dispatcher.sessions
+    peer.greet(bench.hello())
+    bench.dispatcher.sessions.remove(old)
+    peer.advance(opening(1))
+    assert peer.answers(1)[0].outcome is Outcome.DRAFTED
+
+
 def test_a_dead_verifiers_requests_are_released(bench: ServerBench) -> None:
     peer = bench.peer()
     peer.advance(opening(1), opening(2))

@@ -73,14 +73,12 @@ class Exchange:
                 raise WireError(Code.UNEXPECTED, "type", type(message).__name__, "a message of a session")
 
     def unusable(self, session: Session, error: WireError, lane: Lane, size: int) -> None:
-        """A message that could not be decoded: say so, and give its bytes back."""
+        """A message that could not be decoded: say so, and give its bytes back; a stale one took none."""
         if error.code is Code.STALE_SESSION:
             self._counters.stale.add()
-        else:
-            self._counters.messages_refused.add()
-            self._outbound.fail(
-                session.control, session.agreement.session, error.code, error.detail, fatal=False
-            )
+            return
+        self._counters.messages_refused.add()
+        self._outbound.fail(session.control, session.agreement.session, error.code, error.detail, fatal=False)
         self._reception.give_back(session, lane, size)
 
     def answer(self, reply: Reply) -> None:

@@ -12,6 +12,9 @@ from sidedraft.wire.codec import Codec
 from sidedraft.wire.headers import End
 from sidedraft.wire.messages import Report
 
+PAUSE = 1.0
+"""Seconds between two looks at leases, far more than there are when the server runs."""
+
 
 class Ids(TypedDict):
     """Session and epoch."""
@@ -65,6 +68,7 @@ class Sessions:
         self._by_id: dict[int, Session] = {}
         self._by_owner: dict[int, Session] = {}
         self._by_peer: dict[tuple[Lane, PeerId], Session] = {}
+        self._looked = 0.0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -100,12 +104,19 @@ class Sessions:
             session.bulk = None
 
     def remove(self, session: Session) -> None:
-        self._by_id.pop(session.agreement.session, None)
+        """Without effect the second time: its connection may have become another session's."""
+        if self._by_id.pop(session.agreement.session, None) is None:
+            return
         self._by_owner.pop(session.owner, None)
         self._by_peer.pop((Lane.CONTROL, session.control), None)
         if session.bulk is not None:
             self._by_peer.pop((Lane.BULK, session.bulk), None)
 
     def expired(self, now: float) -> list[Session]:
-        """Sessions that were silent for longer than their lease."""
+        """Sessions that were silent for longer than their lease. To be called often: after a pause it was
+        this server that could not hear, and everybody's lease begins anew."""
+        if now - self._looked > PAUSE:
+            for session in self._by_id.values():
+                session.heard = now
+        self._looked = now
         return [s for s in self._by_id.values() if now - s.heard > s.agreement.lease_ms / 1000]
