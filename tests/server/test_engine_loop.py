@@ -71,3 +71,24 @@ def test_the_drain_is_bounded() -> None:
     bench.engine_loop.run(stop, drain=5.0)
     assert bench.clock() == pytest.approx(6.0)
     assert bench.engine_loop.queued == 2
+
+
+def test_what_arrives_after_the_stop_is_not_waited_for() -> None:
+    bench = ServerBench()
+    bench.open()
+    peer = bench.peer()
+    generations = iter(range(1000))
+
+    def launch_and_receive_more(works: list[object]) -> object:
+        peer.advance(opening(next(generations)))
+        bench.io_turn()
+        return original(works)
+
+    peer.advance(opening(next(generations)))
+    bench.io_turn()
+    original = bench.engine.launch
+    bench.engine.launch = launch_and_receive_more  # type: ignore[assignment,method-assign]
+    stop = threading.Event()
+    stop.set()
+    bench.engine_loop.run(stop, drain=5.0)
+    assert (bench.engine.stats().counters.steps, bench.engine_loop.queued) == (1, 1)

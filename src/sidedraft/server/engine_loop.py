@@ -56,17 +56,20 @@ class EngineLoop:
         return len(self._schedule) + len(self._inbox)
 
     def run(self, stop: threading.Event, drain: float) -> None:
-        """Until `stop` is set; then what waits is finished, for at most `drain` seconds."""
-        give_up: float | None = None
-        while True:
-            if stop.is_set() and give_up is None:
-                give_up = self._clock() + drain
-            busy = self.turn(0.0 if len(self._schedule) else IDLE)
-            if give_up is not None and (not busy or self._clock() > give_up):
-                return
+        """Until `stop` is set; then what waits by then is finished, for at most `drain` seconds."""
+        while not stop.is_set():
+            self.turn(0.0 if len(self._schedule) else IDLE)
+        give_up = self._clock() + drain
+        self._take(0.0)
+        while self._next_step() and self._clock() <= give_up:
+            pass
 
     def turn(self, timeout: float) -> bool:
         """Take in what arrived, waiting up to `timeout` seconds, and do one step. False: nothing to do."""
+        self._take(timeout)
+        return self._next_step()
+
+    def _take(self, timeout: float) -> None:
         for order in self._inbox.take(timeout):
             match order:
                 case Job():
@@ -77,6 +80,8 @@ class EngineLoop:
                 case ReleaseOwner(owner):
                     self._give_back(self._schedule.drop_owner(owner))
                     self.engine.release_owner(owner)
+
+    def _next_step(self) -> bool:
         jobs = self._schedule.next()
         if jobs:
             self.step_began = started = self._clock()
