@@ -92,7 +92,7 @@ def stub_vllm(group: Any, runner_class: type) -> Iterator[None]:
 def vllm_config(
     *, target: Any, draft: Any, method: str, depth: int, taps: tuple[int, ...] | None, **changes: Any
 ) -> Any:
-    """Those parts of a `VllmConfig` that we read; `changes` by their path, such as `model_config__revision`."""
+    """The parts of a `VllmConfig` that we read; `changes` by their path, such as `model_config__dtype`."""
     config = SimpleNamespace(
         model_config=SimpleNamespace(
             model=str(target),
