@@ -61,9 +61,8 @@ def _take(ladder: Ladder, now: float, answer: Answer) -> Ask | None:
     if ask is None or answer.number < ask.number:
         return None
     request.ask = None
-    if answer.number > ask.number:  # its own answer was lost on the way
-        ladder.resolve(now, ask, NoDraft(Reason.LATE))
-        return None
+    if answer.number > ask.number:
+        return None  # its own answer was lost on the way; nobody waits: a later submission superseded it
     ladder.patience.observe(now - ask.asked_at)
     return ask if ask.waiting else None
 

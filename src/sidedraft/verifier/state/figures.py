@@ -11,10 +11,12 @@ from sidedraft.verifier.state.entry import Entry
 from sidedraft.verifier.state.ladder import Ladder
 from sidedraft.verifier.state.outcome import Draft
 from sidedraft.verifier.state.request import RequestState
-from sidedraft.verifier.state.step import Step
+from sidedraft.verifier.state.step import Step, Times
 from sidedraft.wire import messages as m
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.versions import understood
+
+STEP_STAGES = tuple(field.name for field in dataclasses.fields(Times))
 
 INTERVAL = 1.0
 """Seconds between two reports."""
@@ -33,7 +35,8 @@ class Figures:
     def take(self, step: Step, width: int) -> None:
         """The engine takes a step's result, drafts of `width` tokens at most, width above 0."""
         if step.asks and not step.taken:
-            for stage, seconds in dataclasses.asdict(step.times).items():
+            for stage in STEP_STAGES:
+                seconds = getattr(step.times, stage)
                 if seconds > 0:  # 0 says that there was no such stage: nothing sent, or no answer
                     self.stages.observe(stage, seconds)
         step.taken = max(step.taken, width)
