@@ -18,6 +18,13 @@ ENGINE_CORE = "vllm.v1.engine.core"
 WORKER_BASE = "vllm.v1.worker.worker_base"
 ENGINE_ARGS = "vllm.engine.arg_utils"
 SPECULATIVE = "vllm.config.speculative"
+INPUT_BATCH = "vllm.v1.worker.gpu.input_batch"
+STATES = "vllm.v1.worker.gpu.states"
+BUFFERS = "vllm.v1.worker.gpu.buffer_utils"
+AUX_LAYERS = "vllm.v1.worker.gpu.spec_decode.eagle.eagle3_utils"
+SCHEDULED = "vllm.v1.core.sched.output"
+PARALLEL_STATE = "vllm.distributed.parallel_state"
+MULTIMODAL = "vllm.multimodal.inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +89,136 @@ PLUGIN: tuple[Item, ...] = (
     Attribute(SPECULATIVE, "SpeculativeConfig", ("method", "num_speculative_tokens")),
 )
 
-CONTRACT: tuple[Item, ...] = PLUGIN
+_PROPOSE = (
+    "input_batch",
+    "attn_metadata",
+    "slot_mappings",
+    "last_hidden_states",
+    "aux_hidden_states",
+    "num_sampled",
+    "num_rejected",
+    "last_sampled",
+    "next_prefill_tokens",
+    "temperature",
+    "seeds",
+    "dp_sync_state",
+    "dummy_run",
+    "skip_attn_for_dummy_run",
+    "mm_inputs",
+    "is_profile",
+    "num_speculative_tokens",
+)
+
+SPEAKING: tuple[Item, ...] = (
+    # The speculator in the runner.
+    Attribute(
+        SPECULATOR,
+        "BaseSpeculator",
+        ("num_query_per_req", "num_extra_query_per_req", "init_cudagraph_manager", "capture"),
+    ),
+    Function(SPECULATOR, "BaseSpeculator.propose", _PROPOSE),
+    Call(
+        MODEL_RUNNER,
+        "GPUModelRunner.sample_tokens",
+        "self.speculator.propose",
+        (
+            "input_batch",
+            "attn_metadata",
+            "slot_mappings_by_layer",
+            "spec_hidden_states",
+            "aux_hidden_states",
+            "num_sampled",
+            "num_rejected",
+            "self.req_states.last_sampled_tokens",
+            "self.req_states.next_prefill_tokens",
+            "self.sampler.sampling_states.temperature.gpu",
+            "self.sampler.sampling_states.seeds.gpu",
+            "num_speculative_tokens=",
+            "dp_sync_state=",
+            "mm_inputs=",
+        ),
+    ),
+    Attribute(
+        INPUT_BATCH,
+        "InputBatch",
+        (
+            "req_ids",
+            "num_reqs",
+            "num_tokens",
+            "idx_mapping",
+            "idx_mapping_np",
+            "num_scheduled_tokens",
+            "num_computed_tokens_np",
+            "query_start_loc_np",
+            "prefill_len_np",
+            "input_ids",
+        ),
+    ),
+    Function(AUX_LAYERS, "get_eagle3_aux_layers_from_config", ("spec_config",)),
+    # Ranks.
+    Function(PARALLEL_STATE, "get_tp_group", ()),
+    Attribute(PARALLEL_STATE, "GroupCoordinator", ("world_size", "rank_in_group")),
+    Function(PARALLEL_STATE, "GroupCoordinator.broadcast", ("input_", "src")),
+    # Requests come and go.
+    Function(
+        STATES,
+        "RequestState.add_request",
+        ("req_id", "prompt_len", "all_token_ids", "num_computed_tokens", "max_tokens"),
+    ),
+    Function(STATES, "RequestState.remove_request", ("req_id",)),
+    Attribute(STATES, "RequestState", ("all_token_ids", "num_computed_tokens", "max_seq_len")),
+    Attribute(BUFFERS, "StagedWriteTensor", ("gpu",)),
+    Call(
+        MODEL_RUNNER,
+        "GPUModelRunner.add_requests",
+        "self.req_states.add_request",
+        ("req_id=", "prompt_len=", "all_token_ids=", "num_computed_tokens=", "max_tokens="),
+    ),
+    Call(MODEL_RUNNER, "GPUModelRunner._remove_request", "self.req_states.remove_request", ("req_id",)),
+    Call(MODEL_RUNNER, "GPUModelRunner.finish_requests", "self._remove_request", ("req_id",)),
+    Function(MODEL_RUNNER, "GPUModelRunner.add_requests", ("scheduler_output",)),
+    Call(MODEL_RUNNER, "GPUModelRunner.execute_model", "self.add_requests", ("scheduler_output",)),
+    Attribute(SCHEDULED, "SchedulerOutput", ("scheduled_new_reqs",)),
+    Attribute(
+        SCHEDULED,
+        "NewRequestData",
+        ("req_id", "lora_request", "mm_features", "prompt_embeds", "prompt_is_token_ids"),
+    ),
+    Attribute("vllm.lora.request", "LoRARequest", ("lora_name", "lora_path", "lora_int_id", "load_inplace")),
+    Attribute(MULTIMODAL, "MultiModalFeatureSpec", ("modality", "identifier", "mm_position")),
+    Attribute(MULTIMODAL, "PlaceholderRange", ("offset", "length")),
+    # The scheduler's depth.
+    Attribute(SCHEDULER, "Scheduler", ("vllm_config", "dynamic_sd_lookup", "num_spec_tokens")),
+    # What is read of the configuration.
+    Attribute(
+        CONFIG,
+        "VllmConfig",
+        ("model_config", "parallel_config", "scheduler_config", "watermark_config", "instance_id"),
+    ),
+    Attribute(
+        "vllm.config.model",
+        "ModelConfig",
+        (
+            "model",
+            "revision",
+            "dtype",
+            "max_model_len",
+            "hf_overrides",
+            "get_hidden_size",
+            "get_vocab_size",
+        ),
+    ),
+    Attribute(
+        "vllm.config.parallel",
+        "ParallelConfig",
+        ("data_parallel_size", "data_parallel_index", "prefill_context_parallel_size"),
+    ),
+    Attribute("vllm.config.scheduler", "SchedulerConfig", ("max_num_seqs",)),
+    Attribute(
+        SPECULATIVE,
+        "SpeculativeConfig",
+        ("model", "draft_model_config", "enable_adaptive_verification", "use_heterogeneous_vocab"),
+    ),
+)
+
+CONTRACT: tuple[Item, ...] = PLUGIN + SPEAKING
