@@ -3,6 +3,7 @@ stays under the plan."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import sys
 from pathlib import Path
@@ -18,11 +19,14 @@ BAR = 1.0
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=REQUESTS, help="a multiple of 1000")
+    requests = parser.parse_args().requests
     life = ManyRequests()
     life.run(WARM_UP)
     gc.collect()
     before, objects = resident_bytes(), len(gc.get_objects())
-    for done in range(1000, REQUESTS + 1, 1000):
+    for done in range(1000, requests + 1, 1000):
         life.run(1000)
         gc.collect()
         grown = (resident_bytes() - before) / 1e6
@@ -31,8 +35,8 @@ def main() -> int:
         )
     engine = life.client.engine
     allocated, planned = engine.allocated_bytes, engine.plan.kv_memory
-    slope = grown / (REQUESTS / 1000)
-    print(f"\n{slope:.3f} MB a thousand requests (bar: {BAR}; {REQUESTS:,} requests after {WARM_UP:,})")
+    slope = grown / (requests / 1000)
+    print(f"\n{slope:.3f} MB a thousand requests (bar: {BAR}; {requests:,} requests after {WARM_UP:,})")
     print(f"{allocated:,} bytes allocated for rows (bar: {planned:,} planned)")
     return int(slope >= BAR or allocated > planned)
 

@@ -25,7 +25,7 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
     """Greatest depth served; None is the draft's own."""
     window: Window | None = None
     """Context rows the draft may see; None is the draft's own."""
-    block_size: Literal[16, 32, 64, 128] = 64
+    block_size: Literal[16, 32, 64, 128] = 16
     """Rows of a block; see docs/measurements.md for the choice."""
     ingest_slice: Memory = 4 * MIB
     """Bytes of rows ingested between two looks at waiting proposals."""

@@ -51,7 +51,7 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     window: Window | None = None
     max_requests: Requests = 64
     max_depth: Depth | None = None
-    block_size: Literal[16, 32, 64, 128] = 64
+    block_size: Literal[16, 32, 64, 128] = 16
     namespaces: Namespaces = ("default",)
     """Names that a verifier may ask for; requests share context inside one only."""
     strict_identity: bool = False
