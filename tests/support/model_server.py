@@ -66,6 +66,8 @@ class Peer:
     control: PeerId
     codec: Codec
     requests: dict[int, Held] = field(default_factory=dict)
+    uncredited: int = 0
+    """Bulk bytes received and not given back."""
 
 
 class ModelServer:
@@ -177,6 +179,9 @@ class ModelServer:
     def _take(self, peer: Peer, message: object, bulk: bool, payload: int) -> None:
         if isinstance(message, AdvanceBatch):
             self._queue.append((self.clock() + self.service, peer, message, payload if bulk else 0))
+            peer.uncredited += payload if bulk else 0
+            if peer.uncredited > LIMITS.bulk_credit:
+                self.confused.append(f"{peer.uncredited} bytes of bulk without credit")
         elif isinstance(message, m.Heartbeat):
             pulse = m.Pulse(
                 **_ids(peer), serial=message.serial, progress=self._progress, queued=0, phase="ready"
@@ -204,6 +209,7 @@ class ModelServer:
             self.confused += [str(error) for error in batch.refused]
         for advance in batch.advances:
             answers += self._advance(peer, advance, arrived, batch.budget_us)
+        peer.uncredited -= credit
         if credit:
             self._say(peer.control, peer.codec, m.Credit(**_ids(peer), bytes=credit))
         if answers:

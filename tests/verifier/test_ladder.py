@@ -6,7 +6,7 @@ import pytest
 
 from sidedraft.settings import VerifierSettings
 from sidedraft.transport.base import Lane
-from sidedraft.transport.fake import DROP, DUPLICATE, Direction, delayed, overtaken
+from sidedraft.transport.fake import DROP, DUPLICATE, Direction, Faults, delayed, overtaken
 from sidedraft.verifier.state.breaker import BreakerState, Cause
 from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
 from support.ladder_world import IMPATIENT, MAX_DEPTH, SETTINGS, STEP_TIME, Request, World
@@ -200,6 +200,25 @@ def test_at_most_four_lost_requests_are_opened_at_once() -> None:
     assert_honest(w)
 
 
+def test_nobody_waits_for_a_request_whose_new_opening_is_not_answered() -> None:
+    w = world()
+    (request,) = w.requests.values()
+    w.network.cut(w.channel)
+    w.sleep(0.2)
+    w.connect()
+    w.server.service = 0.5
+    outcomes = []
+    for _ in range(4):
+        begun = w.clock()
+        outcomes.append(reason(only(w.step())))
+        assert w.clock() - begun == pytest.approx(STEP_TIME)
+    assert outcomes == [Reason.LOST, *[Reason.BEHIND] * 3]
+    assert w.session.ladder.breaker.closed
+    w.server.service = 0.0
+    w.until_drafted(request)
+    assert_honest(w)
+
+
 def test_the_breaker_opens_after_two_late_steps_and_then_no_step_waits() -> None:
     w = world(requests=2)
     w.server.mute = True
@@ -292,6 +311,23 @@ def test_a_message_that_cannot_be_sent_opens_the_breaker_until_the_queue_drains(
     w.until_drafted(request)
     assert request.generations == {0, 1}
     assert w.counters.session_losses == 0
+    assert_honest(w)
+
+
+def test_bulk_messages_that_vanish_cost_a_session_and_their_credit_comes_back_with_the_next() -> None:
+    w = world()
+    link = w.channel.links[Lane.BULK, UP]
+    link.faults = Faults(drop=1.0)
+    request = w.start(LIMITS.context - 10)
+    w.take(w.submit())
+    w.sleep(2.5)
+    assert w.counters.session_losses == 1
+    link.faults = Faults()
+    w.connect()
+    request.rewind(200)
+    w.take(w.submit())
+    w.until_drafted(request)
+    assert w.counters.session_losses == 1
     assert_honest(w)
 
 
@@ -424,6 +460,22 @@ def test_a_release_does_not_overtake_what_went_by_the_bulk_lane() -> None:
     w.sleep(3.0)
     (peer,) = w.server.peers.values()
     assert len(peer.requests) == 1, "the late message opened it for nobody"
+    assert_honest(w)
+
+
+def test_what_still_waits_for_credit_is_dropped_with_its_request() -> None:
+    w = World(settings=SETTINGS)
+    w.connect()
+    request = w.start(LIMITS.context - 10)
+    w.server.mute = True
+    w.submit()
+    w.turn()
+    sent = w.counters.bytes_bulk
+    assert 0 < sent <= LIMITS.bulk_credit
+    w.release(request)
+    w.server.mute = False
+    w.sleep(3.0)
+    assert w.counters.bytes_bulk == sent
     assert_honest(w)
 
 

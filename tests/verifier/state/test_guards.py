@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from sidedraft.settings import VerifierSettings
+from sidedraft.verifier.state.breaker import Cause
+from sidedraft.verifier.state.cutting import Parcel
 from sidedraft.verifier.state.entry import Entry, SubmissionError
 from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
 from sidedraft.verifier.state.session import Session
@@ -204,6 +206,59 @@ def test_steps_of_expired_budgets_open_the_breaker() -> None:
     talk.step = talk.ask(3, [])
     talk.answer([], outcome=Remote.EXPIRED, number=1)
     assert not talk.session.ladder.breaker.closed
+
+
+def test_nobody_goes_on_waiting_when_the_breaker_opens() -> None:
+    talk = Talk()
+    talk.session.refused(0.01, m.Heartbeat(session=11, epoch=22, serial=1))
+    assert reason(talk.step.outcomes[0]) is Reason.OPEN
+    assert talk.step.settled
+    assert talk.session.ladder.requests["r"].open, "its own advance was sent"
+
+
+@pytest.mark.parametrize(("after", "closed"), [(0.4, True), (0.6, False)])
+def test_a_probe_counts_only_when_it_is_answered_within_its_budget(after: float, closed: bool) -> None:
+    talk = Talk()
+    talk.answer()
+    talk.session.ladder.trip(0.0, Cause.LATE, "test")
+    entry = Entry("r", 3, np.zeros(0, np.int32), 5, 0, 3, 0)
+    step, (parcel,) = talk.session.submit(1.0, [entry], 1.0)
+    assert step.settled
+    assert parcel.deadline == 1.5
+    assert parcel.pieces[0].advance.depth == 1
+    talk.answer([3], number=1, now=1.0 + after)
+    assert talk.session.ladder.breaker.closed is closed
+
+
+def test_an_answer_that_stands_for_a_lost_one_is_no_sample_of_latency() -> None:
+    talk = Talk()
+    talk.session.ladder.expire(0.5, talk.step)
+    entry = Entry("r", 3, np.zeros(0, np.int32), 5, 0, 3, 0)
+    talk.session.submit(0.6, [entry], 0.6)
+    talk.answer([], outcome=Remote.INGESTED, number=1, now=0.7)
+    assert talk.session.ladder.patience.median is None
+    assert not talk.session.ladder.requests["r"].behind
+
+
+def test_buffers_under_way_are_not_used_again_when_the_session_ends() -> None:
+    talk = Talk()
+    talk.session.connected(0.0, bulk=True)
+    entry = Entry("long", 0, np.zeros(300, np.int32), 5, 0, 0, 300)
+    _, parcels = talk.session.submit(0.1, [entry], 0.1)
+    outbox = talk.session.outbox
+    for index, parcel in enumerate(parcels):
+        parcel.buffer = index
+        outbox.dispatch(0.1, parcel)
+    sent = []
+    while (item := outbox.next(0.1)) is not None:
+        outbox.sent(0.1, item)
+        if isinstance(item, Parcel):
+            sent.append(item.buffer)
+    assert 0 < len(sent) < len(parcels)
+    talk.session.disconnected(0.2, bulk=False, reason="test")
+    freed, abandoned = outbox.take_buffers()
+    assert abandoned == sent
+    assert sorted(freed) == [index for index in range(len(parcels)) if index not in sent]
 
 
 def test_an_answer_the_decoder_refused_ends_the_question_and_not_the_request() -> None:
