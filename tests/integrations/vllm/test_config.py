@@ -11,6 +11,7 @@ import pytest
 
 from sidedraft.integrations.vllm import aliases
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings, load
+from support.vllm_stub import vllm_config
 
 ADDRESS = "ipc:///run/sidedraft/draft.sock"
 
@@ -19,7 +20,7 @@ def engine(section: Any = None, method: str = "dspark", additional: Any = None) 
     """A vLLM configuration, as far as it is looked at."""
     if additional is None:
         additional = {} if section is None else {"sidedraft": section}
-    return SimpleNamespace(speculative_config=SimpleNamespace(method=method), additional_config=additional)
+    return vllm_config(target="t", draft="d", method=method, depth=4, taps=None, additional_config=additional)
 
 
 def errors(environ: Mapping[str, str], section: Any = None, method: str = "dspark") -> str:
@@ -183,3 +184,27 @@ def test_our_own_variables_are_not_deprecated(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING):
         load(engine(), {"SIDEDRAFT_ADDRESS": ADDRESS})
     assert not caplog.records
+
+
+def test_what_does_not_go_together_with_a_server_is_refused_with_the_rest() -> None:
+    config = engine()
+    config.speculative_config.enable_adaptive_verification = True
+    config.speculative_config.use_heterogeneous_vocab = True
+    config.parallel_config.prefill_context_parallel_size = 2
+    config.watermark_config = object()
+    with pytest.raises(ConfigurationError) as caught:
+        load(config, {"SIDEDRAFT_ADDRESS": ADDRESS, "SIDEDRAFT_DEADLINE_MS": "-1"})
+    assert [error.field for error in caught.value.errors] == [
+        "SIDEDRAFT_DEADLINE_MS",
+        "speculative_config.enable_adaptive_verification",
+        "speculative_config.use_heterogeneous_vocab",
+        "prefill_context_parallel_size",
+        "watermark_config",
+    ]
+    assert "True is not allowed; expected false with a draft server" in str(caught.value)
+
+
+def test_probabilistic_drafts_are_no_obstacle() -> None:
+    config = engine()
+    config.speculative_config.draft_sample_method = "probabilistic"
+    assert load(config, {"SIDEDRAFT_ADDRESS": ADDRESS}) is not None

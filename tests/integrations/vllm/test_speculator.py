@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidedraft.integrations.vllm import stating, talker
-from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
+from sidedraft.integrations.vllm.config import VllmSettings
 from sidedraft.integrations.vllm.depth import DepthWord
 from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
 from support.vllm_stub import PairGroup, SoloGroup, stub_vllm, vllm_config
@@ -432,16 +432,6 @@ def test_every_rank_gets_the_first_ones_tokens_and_only_that_one_talks(tmp_path:
             if depth:
                 assert got.tolist() == sent.tolist()
         assert not listener.submits
-
-
-def test_configurations_that_do_not_go_together_with_a_server_are_refused_at_once(make: Make) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        make(
-            speculative_config__enable_adaptive_verification=True,
-            parallel_config__prefill_context_parallel_size=2,
-        )
-    assert "enable_adaptive_verification: True is not allowed; expected false" in str(caught.value)
-    assert "prefill_context_parallel_size: 2" in str(caught.value)
 
 
 def test_probabilistic_drafts_are_one_hot(make: Make) -> None:

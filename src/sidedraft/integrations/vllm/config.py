@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from sidedraft.integrations.vllm import aliases
 from sidedraft.integrations.vllm.given import Given
+from sidedraft.integrations.vllm.unsupported import unsupported
 from sidedraft.settings import Settings, SettingsError, VerifierSettings, build, check_each
 from sidedraft.transport.address import AddressError, for_connecting, parse_address
 
@@ -86,8 +87,8 @@ def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSetti
     """The settings of this engine, or None when it has none: then vLLM is to be left alone.
 
     Args:
-        vllm_config: vLLM's own; its `speculative_config` and `additional_config` are read. Without the first
-            there is nothing to draft and the answer is None.
+        vllm_config: vLLM's own; `additional_config` is read, and whatever does not go together with remote
+            drafts. Without a `speculative_config` there is nothing to draft and the answer is None.
 
     Raises:
         ConfigurationError: with everything that is wrong.

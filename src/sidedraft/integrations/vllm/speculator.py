@@ -15,13 +15,12 @@ from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from sidedraft.device import runtime_for
 from sidedraft.integrations.vllm.broadcast import TokenBroadcast
-from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
+from sidedraft.integrations.vllm.config import VllmSettings
 from sidedraft.integrations.vllm.depth import publish
 from sidedraft.integrations.vllm.facts import verifier_facts
 from sidedraft.integrations.vllm.requests import RequestTable, announce_new_requests, watch
 from sidedraft.integrations.vllm.talker import Talker
 from sidedraft.integrations.vllm.timing import StageLog
-from sidedraft.integrations.vllm.unsupported import unsupported
 from sidedraft.transport.zmq import ZmqChannel
 from sidedraft.verifier.drafter import Drafter
 
@@ -46,9 +45,6 @@ class RemoteSpeculator(BaseSpeculator):  # type: ignore[misc] # vLLM is not ther
         self, vllm_config: Any, device: torch.device, req_states: Any, settings: VllmSettings
     ) -> None:
         """Raises ConfigurationError. Does not wait for a server."""
-        errors = unsupported(vllm_config)
-        if errors:
-            raise ConfigurationError(errors)
         self._width: int = vllm_config.speculative_config.num_speculative_tokens
         requests = vllm_config.scheduler_config.max_num_seqs
         self._tokens = TokenBroadcast(get_tp_group(), requests, self._width, device)
