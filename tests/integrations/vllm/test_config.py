@@ -194,13 +194,13 @@ def test_what_does_not_go_together_with_a_server_is_refused_with_the_rest() -> N
     config.watermark_config = object()
     with pytest.raises(ConfigurationError) as caught:
         load(config, {"SIDEDRAFT_ADDRESS": ADDRESS, "SIDEDRAFT_DEADLINE_MS": "-1"})
-    assert [error.field for error in caught.value.errors] == [
+    assert {error.field for error in caught.value.errors} == {
         "SIDEDRAFT_DEADLINE_MS",
         "speculative_config.enable_adaptive_verification",
         "speculative_config.use_heterogeneous_vocab",
         "prefill_context_parallel_size",
         "watermark_config",
-    ]
+    }
     assert "True is not allowed; expected false with a draft server" in str(caught.value)
 
 

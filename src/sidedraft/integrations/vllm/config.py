@@ -104,6 +104,7 @@ def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSetti
         errors.append(
             SettingsError("speculative_config.method", speculative.method, f"one of {', '.join(METHODS)}")
         )
+    errors += unsupported(vllm_config)
     settings = _settings(given)
     if settings is None or errors:
         raise ConfigurationError(errors)
