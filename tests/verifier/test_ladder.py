@@ -123,6 +123,25 @@ def test_a_lost_advance_is_lost_after_two_seconds_and_opened_again_by_prefix() -
     assert_honest(w)
 
 
+def test_work_nobody_asked_about_is_given_up_when_the_whole_session_is_silent() -> None:
+    w = world(requests=2)
+    first, second = w.requests.values()
+    w.sleep(STEP_TIME)
+    first.grow()
+    script(w, UP, DROP)
+    w.submit([first], depth=0)
+    w.sleep(0.001)
+    for _ in range(100):  # 3 s in which the other request is answered: the first may wait its turn
+        w.step([second])
+    assert w.counters.lost == 0
+    w.sleep(2.5)
+    assert w.counters.lost == 1
+    w.until_drafted(first)
+    assert first.generations == {0, 1}
+    assert second.generations == {0}
+    assert_honest(w)
+
+
 @pytest.mark.parametrize("direction", Direction)
 def test_duplicates_and_overtaken_messages_change_nothing(direction: Direction) -> None:
     w = world()
@@ -200,8 +219,9 @@ def test_at_most_four_lost_requests_are_opened_at_once() -> None:
     assert_honest(w)
 
 
-def test_nobody_waits_for_a_request_whose_new_opening_is_not_answered() -> None:
-    w = world()
+@pytest.mark.parametrize("settings", [IMPATIENT, SETTINGS])
+def test_nobody_waits_for_a_request_whose_new_opening_is_not_answered(settings: VerifierSettings) -> None:
+    w = world(settings)
     (request,) = w.requests.values()
     w.network.cut(w.channel)
     w.sleep(0.2)
