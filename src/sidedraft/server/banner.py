@@ -15,7 +15,7 @@ def banner(settings: ServerSettings, *, family: str, device: str, dtype: str, ad
     """Lines of text; the last one is a command that works as it stands (but for `TARGET_PLACE`)."""
     lines = [f"ready: {family} draft on {device} ({dtype})", f"  verifiers  {address}"]
     if http:
-        lines.append(f"  status     http://{http}/v1/status")
+        lines += [f"  status     sidedraft status --http {http}", f"  metrics    http://{http}/metrics"]
     lines += ["start the verifier:", verifier_command(settings, address)]
     return "\n".join(lines)
 
