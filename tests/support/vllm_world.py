@@ -156,6 +156,7 @@ class RequestState:
     """As vLLM's: slots are recycled, last in first out."""
 
     def __init__(self, slots: int) -> None:
+        self.max_model_len = LENGTH
         self.req_id_to_index: dict[str, int] = {}
         self.free_indices = list(range(slots))
         self.all_token_ids = SimpleNamespace(gpu=torch.full((slots, LENGTH), 7, dtype=torch.int32))

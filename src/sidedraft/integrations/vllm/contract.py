@@ -166,7 +166,9 @@ SPEAKING: tuple[Item, ...] = (
         ("req_id", "prompt_len", "all_token_ids", "num_computed_tokens", "max_tokens"),
     ),
     Function(STATES, "RequestState.remove_request", ("req_id",)),
-    Attribute(STATES, "RequestState", ("all_token_ids", "num_computed_tokens", "max_seq_len")),
+    Attribute(
+        STATES, "RequestState", ("all_token_ids", "num_computed_tokens", "max_seq_len", "max_model_len")
+    ),
     Attribute(BUFFERS, "StagedWriteTensor", ("gpu",)),
     Call(
         MODEL_RUNNER,

@@ -70,7 +70,8 @@ class Talker:
             return
         self._alone = False
         step = read_batch(self._runtime, batch, self._req_states, self._checked(aux), num_rejected)
-        gained = progress(step.columns, depth=depth, max_model_len=self._drafter.facts.max_position)
+        # As the engine has it now: it may have made itself shorter since it told the server.
+        gained = progress(step.columns, depth=depth, max_model_len=self._req_states.max_model_len)
         known = [self._table.find(request_id) for request_id in step.request_ids]
         submissions = self._stater.submissions(step, gained, known)
         pending = self._drafter.submit([one for one in submissions if one is not None])
