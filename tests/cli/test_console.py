@@ -47,3 +47,11 @@ def test_a_reader_that_has_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(BrokenPipeError):
             pipe.flush()
         os.dup2(os.open(os.devnull, os.O_WRONLY), pipe.fileno())
+
+
+def test_a_full_disk_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        ProgressConsole(Console(file=io.StringIO())).note("no room for this")
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())

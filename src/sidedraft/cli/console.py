@@ -63,6 +63,6 @@ class ProgressConsole:
 
 
 def _print(text: str, file: IO[str]) -> None:
-    # Whoever read our output may have gone; that is no reason for a server to stop.
-    with contextlib.suppress(BrokenPipeError):
+    # Whoever read our output may have gone, or its disk be full; that is no reason for a server to stop.
+    with contextlib.suppress(OSError):
         print(text, file=file, flush=True)
