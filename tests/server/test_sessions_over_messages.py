@@ -176,6 +176,16 @@ def test_a_heartbeat_is_answered_and_keeps_the_lease(bench: ServerBench) -> None
     assert silent.answers(1)[0].outcome is Outcome.DRAFTED
 
 
+def test_sessions_are_bounded(bench: ServerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidedraft.server.greeting.MAX_SESSIONS", 2)
+    one, _ = bench.peer(), bench.peer()
+    beyond = bench.peer(greet=False)
+    beyond.say(bench.hello())
+    assert beyond.expect(m.Refusal).code == Code.CAPACITY
+    one.say(m.Goodbye(**one.ids))
+    beyond.greet(bench.hello())
+
+
 def test_a_pause_of_the_server_itself_costs_no_session(bench: ServerBench) -> None:
     peer = bench.peer()
     bench.turn()
