@@ -79,13 +79,15 @@ class World:
         service: float = 0.004,
         taps: tuple[int, ...] = TAPS,
         window: int | None = None,
+        told: VerifierFacts | None = None,
     ) -> None:
         self.random = Random(seed)
         self.clock = VirtualClock()
         self.network = FakeNetwork(self.clock, seed, queue_limit=16, reconnect_delay=0.01)
-        self.server = ModelServer(self.network.listen, self.clock, service=service)
+        self.server = self.make_server(service)
         self.channel = self.network.connect()
-        self.shared = Shared(facts(taps, window), settings, self.clock, Random(seed + 1), wait=self.wait)
+        told = facts(taps, window) if told is None else told
+        self.shared = Shared(told, settings, self.clock, Random(seed + 1), wait=self.wait)
         logging.getLogger("sidedraft.verifier").setLevel(logging.CRITICAL)
         self.pump = Pump(self.shared, self.channel, Reporter("fake"))
         self.requests: dict[int, Request] = {}
@@ -98,6 +100,14 @@ class World:
         self.waits_while_open = 0
         self.outcomes: list[Outcome] = []
         self._names = itertools.count()
+
+    def make_server(self, service: float) -> ModelServer:
+        """The server at the other end."""
+        return ModelServer(self.network.listen, self.clock, service=service)
+
+    def is_right(self, request: Request, draft: list[int]) -> bool:
+        """Whether it is a draft for what the request has now."""
+        return draft == draft_of(request.tokens, request.anchor, len(draft))
 
     @property
     def session(self):
@@ -183,7 +193,7 @@ class World:
             if not isinstance(outcome, Draft) or request is None:
                 continue
             draft = outcome.tokens.tolist()
-            if check and draft != draft_of(request.tokens, request.anchor, len(draft)):
+            if check and not self.is_right(request, draft):
                 self.stale += 1
             request.draft = draft
             request.drafts += 1

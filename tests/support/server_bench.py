@@ -37,17 +37,28 @@ class View:
 
 
 class ServerBench:
-    """`io` and `engine_loop` are driven by `turn`; the model is "loaded" by `open`."""
+    """`io` and `engine_loop` are driven by `turn`; the model is "loaded" by `open`.
 
-    def __init__(self, *, requests: int = 16, bulk_credit: int = 1 << 16) -> None:
-        self.clock = VirtualClock()
-        self.network = FakeNetwork(self.clock)
+    Several may follow one another on one network, as a server that is restarted, each with its own epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        requests: int = 16,
+        bulk_credit: int = 1 << 16,
+        clock: VirtualClock | None = None,
+        network: FakeNetwork | None = None,
+        epoch: int = 77,
+    ) -> None:
+        self.clock = VirtualClock() if clock is None else clock
+        self.network = FakeNetwork(self.clock) if network is None else network
         self.lifecycle = Lifecycle()
         self.counters = IoCounters()
         self.inbox = Inbox()
-        listener = self.network.listen()
-        self.dispatcher = Dispatcher(listener, self.lifecycle, 77, self.counters, self.clock)
-        self.io = IoLoop(listener, self.dispatcher, self.inbox, self.clock)
+        self.listener = self.network.listen()
+        self.dispatcher = Dispatcher(self.listener, self.lifecycle, epoch, self.counters, self.clock)
+        self.io = IoLoop(self.listener, self.dispatcher, self.inbox, self.clock)
         self.draft = FakeDraft(fake_shape())
         plan = plan_memory(
             self.draft.shape,
@@ -62,7 +73,7 @@ class ServerBench:
         shape = self.draft.shape
         self.facts = ServerFacts(
             software="server",
-            epoch=77,
+            epoch=epoch,
             target=m.TargetFacts(
                 taps=shape.taps, hidden_size=shape.target_hidden_size, vocab_size=shape.vocab_size
             ),
