@@ -27,8 +27,10 @@ def print_result(found: dict[str, Any]) -> None:
     """Show what `arms.to_json` gives."""
     console = Console()
     table = Table(title="Greedy decoding, one prompt at a time", title_justify="left")
-    for heading in ("prompts", "number", "tok/s alone", "tok/s drafted", "speed-up", "accepted", "output"):
-        table.add_column(heading, justify="left" if heading in ("prompts", "output") else "right")
+    table.add_column("prompts", no_wrap=True)
+    for heading in ("#", "tok/s alone", "tok/s drafted", "speed-up", "tokens a step"):
+        table.add_column(heading, justify="right")
+    table.add_column("output", no_wrap=True)
     for kind in found["kinds"]:
         table.add_row(
             kind["name"],
