@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -173,7 +174,7 @@ class Ladder(RuleBasedStateMachine):
         assert not self.corrupted or world.stale <= len(world.outcomes)
 
 
-TestLadder = Ladder.TestCase
+TestLadder = pytest.mark.slow(Ladder.TestCase)
 TestLadder.settings = settings(
     max_examples=150,
     stateful_step_count=40,
