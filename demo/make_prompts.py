@@ -67,7 +67,7 @@ def main() -> None:
                 "max_new_tokens": length,
                 "prompts": [one["prefix"] + text + one["suffix"] for text in one["prompts"][:count]],
             }
-            for one, count, length in zip(sets, (4, 4, 3), (150, 150, 64), strict=True)
+            for one, count, length in zip(sets, (3, 4, 2), (150, 150, 64), strict=True)
         ],
     )
 
