@@ -13,16 +13,21 @@ $(READY): pyproject.toml tools/setup_venv.py
 
 setup: $(READY) ## create .venv and install everything into it
 
+vllm: $(READY) ## create .venv/vllm, in which tests run vLLM (`make test` does it, too)
+	$(BIN)/python tools/setup_vllm.py
+
 demo: $(READY) ## a draft server and a verifier on a real model: speed, acceptance, unchanged output
 	$(BIN)/sidedraft demo --assets demo $(if $(JSON),--json $(JSON))
 
 test: $(READY) ## all tests but the long ones
+	@$(BIN)/python tools/setup_vllm.py --optional
 	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadgroup $(ARGS)
 
 test-fast: $(READY) ## the tests that take no more than a few seconds each
 	$(BIN)/python -m pytest -m "not long and not slow" -n 2 --dist loadgroup $(ARGS)
 
 test-long: $(READY) ## the tests that take minutes
+	@$(BIN)/python tools/setup_vllm.py --optional
 	$(BIN)/python -m pytest -m long $(ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, the layers, file sizes
@@ -43,4 +48,4 @@ format: $(READY) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.PHONY: help setup demo test test-fast test-long lint check bench format
+.PHONY: help setup vllm demo test test-fast test-long lint check bench format

@@ -32,7 +32,11 @@ def main() -> int:
             print(f"vLLM {version}: {error}")
             return 1
         facts = vllm_contract.merged(CONTRACT, root)
-        record = {"origin": f"source distribution of vllm {version}", "facts": facts}
+        record = {
+            "origin": f"source distribution of vllm {version}",
+            "requires": vllm_sources.requirements(root),
+            "facts": facts,
+        }
         path = vllm_contract.RECORDS / f"{version}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n")

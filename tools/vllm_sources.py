@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import subprocess
 import sys
@@ -27,13 +28,20 @@ def obtain(version: str) -> Path:
     """
     cache = cache_directory() / "vllm-sources"
     folder = cache / version
-    if not (folder / "vllm").is_dir():
+    if not (folder / "PKG-INFO").is_file():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as work:
             archive = _download(version, Path(work))
             _unpack(archive, Path(work) / "out")
             next((Path(work) / "out").iterdir()).rename(folder)
     return folder
+
+
+def requirements(folder: Path) -> list[str]:
+    """What it requires on every system, without its extras, by its metadata."""
+    metadata = email.message_from_string((folder / "PKG-INFO").read_text())
+    lines = metadata.get_all("Requires-Dist", [])
+    return [line for line in lines if ";" not in line]
 
 
 def _download(version: str, work: Path) -> Path:
@@ -64,11 +72,11 @@ def _pip(*words: str, environ: dict[str, str] | None = None) -> None:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """The package's Python files only."""
+    """The package's Python files, and its metadata, only."""
     with tarfile.open(archive) as tar:
-        wanted = [
-            member
-            for member in tar
-            if member.isfile() and member.name.endswith(".py") and member.name.split("/")[1:2] == ["vllm"]
-        ]
+        wanted = [member for member in tar if member.isfile() and _is_wanted(member.name.split("/")[1:])]
         tar.extractall(folder, wanted, filter="data")
+
+
+def _is_wanted(parts: list[str]) -> bool:
+    return parts == ["PKG-INFO"] or (parts[0] == "vllm" and parts[-1].endswith(".py"))

@@ -9,12 +9,15 @@ import ast
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from sidedraft.integrations.vllm.contract import CONTRACT, Attribute, Call, Function, Item, Name
 
 RECORDS = Path(__file__).resolve().parents[1] / "integrations" / "vllm" / "contract"
+VERSIONS = tuple(sorted(path.stem for path in RECORDS.glob("*.json")))
+"""Recorded ones."""
 Fact = list[str] | list[list[str]] | None
-"""Of a function its parameters, of a call the arguments of each, of names those there are; None: not found."""
+"""Of a function its parameters, of a call the arguments of each, of names those that are; None: not found."""
 
 
 def key(item: Item) -> str:
@@ -32,8 +35,19 @@ def key(item: Item) -> str:
 
 def recorded(version: str) -> dict[str, Fact]:
     """Facts that `tools/extract_vllm_contract.py` found in a version."""
-    facts: dict[str, Fact] = json.loads((RECORDS / f"{version}.json").read_text())["facts"]
+    facts: dict[str, Fact] = _record(version)["facts"]
     return facts
+
+
+def required(version: str) -> list[str]:
+    """What a version requires, as it was recorded."""
+    lines: list[str] = _record(version)["requires"]
+    return lines
+
+
+def _record(version: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RECORDS / f"{version}.json").read_text())
+    return record
 
 
 def observe(item: Item, root: Path) -> Fact:
