@@ -68,6 +68,7 @@ class Peer:
     requests: dict[int, Held] = field(default_factory=dict)
     uncredited: int = 0
     """Bulk bytes received and not given back."""
+    bulk_serials: set[int] = field(default_factory=set)
 
 
 class ModelServer:
@@ -179,7 +180,9 @@ class ModelServer:
     def _take(self, peer: Peer, message: object, bulk: bool, payload: int) -> None:
         if isinstance(message, AdvanceBatch):
             self._queue.append((self.clock() + self.service, peer, message, payload if bulk else 0))
-            peer.uncredited += payload if bulk else 0
+            if bulk and message.serial not in peer.bulk_serials:  # the network may have doubled it
+                peer.bulk_serials.add(message.serial)
+                peer.uncredited += payload
             if peer.uncredited > LIMITS.bulk_credit:
                 self.confused.append(f"{peer.uncredited} bytes of bulk without credit")
         elif isinstance(message, m.Heartbeat):
@@ -209,7 +212,7 @@ class ModelServer:
             self.confused += [str(error) for error in batch.refused]
         for advance in batch.advances:
             answers += self._advance(peer, advance, arrived, batch.budget_us)
-        peer.uncredited -= credit
+        peer.uncredited = max(0, peer.uncredited - credit)
         if credit:
             self._say(peer.control, peer.codec, m.Credit(**_ids(peer), bytes=credit))
         if answers:

@@ -219,6 +219,24 @@ def test_at_most_four_lost_requests_are_opened_at_once() -> None:
     assert_honest(w)
 
 
+def test_requests_that_ran_before_there_was_a_server_are_opened_a_few_at_a_time_too() -> None:
+    w = World(settings=IMPATIENT, service=0.1)
+    w.server.kill()
+    for _ in range(12):
+        w.start()
+    w.take(w.submit())
+    w.server.start()
+    w.connect()
+    assert {reason(outcome) for outcome in w.step().values()} == {Reason.LOST}
+    assert len(w.session.ladder.held) == SETTINGS.reopen_in_flight
+    w.server.service = 0.004
+    for request in w.requests.values():
+        w.until_drafted(request)
+        assert request.generations == {0}
+    assert w.counters.reopened == 0
+    assert_honest(w)
+
+
 @pytest.mark.parametrize("settings", [IMPATIENT, SETTINGS])
 def test_nobody_waits_for_a_request_whose_new_opening_is_not_answered(settings: VerifierSettings) -> None:
     w = world(settings)

@@ -165,6 +165,17 @@ def test_rows_that_are_never_computed_cost_a_hole_and_at_most_the_deadline() -> 
     assert (held.tokens, held.rows) == ([1, 2, 3], set())
 
 
+def test_an_event_that_fails_costs_a_hole_and_no_error() -> None:
+    class Failing:
+        def query(self) -> bool:
+            raise RuntimeError("device lost")
+
+    w = World()
+    w.connect()
+    assert isinstance(submit_three(w, rows_of(0, [1, 2, 3]), Failing()), Draft)
+    assert w.counters.rows_dropped == 3
+
+
 def test_a_copy_that_fails_costs_a_hole_and_no_error() -> None:
     w = World()
     w.connect()

@@ -49,6 +49,7 @@ class Pump:
             self._handle(event)
         with shared.changed:
             shared.session.tick(shared.clock())
+            shared.changed.notify_all()
         self.flush()
         with shared.changed:
             news = shared.session.news.take()

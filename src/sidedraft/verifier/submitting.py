@@ -56,10 +56,16 @@ def submit(shared: Shared, submissions: Sequence[Submission], ready: ReadyEvent 
 
 
 def _computed(shared: Shared, ready: ReadyEvent | None, until: float) -> bool:
-    while ready is not None and not ready.query():
-        if shared.clock() >= until:
-            return False
-        time.sleep(READY_POLL)
+    """Wait for the rows; False when they are not computed by `until`, or the device fails."""
+    try:
+        while ready is not None and not ready.query():
+            if shared.clock() >= until:
+                return False
+            time.sleep(READY_POLL)
+    except Exception as error:  # a device's fault must not reach the engine as one of ours
+        with shared.changed:
+            shared.session.news.add(Rung.STAGING, f"waiting for rows failed: {error}")
+        return False
     return True
 
 

@@ -302,7 +302,9 @@ def test_a_full_session_opens_no_more_requests() -> None:
     again = Entry(many[-1].key, 0, np.zeros(0, np.int32), 5, 4, 0, 0)
     assert reason(talk.session.submit(0.3, [again], 0.3)[0].outcomes[0]) is Reason.FULL
     talk.session.ladder.take_released(10.0, 64)
-    assert talk.session.submit(10.0, [again], 10.0)[0].outcomes[0] is None
+    step, (parcel,) = talk.session.submit(10.0, [again], 10.0)
+    assert parcel.pieces[0].advance.opening is not None
+    assert reason(step.outcomes[0]) is Reason.LOST, "it missed its beginning: taken up by its prefix"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,9 @@ class Planner:
             request = self._note(now, entry)
             ladder.counters.rows_skipped += entry.rows_skip
             made = self._advance(now, step, index, entry, request)
-            if made is not None:
+            if made is None:
+                request.missed = True
+            else:
                 cuts.append(made)
         if not step.settled:
             ladder.steps.append(step)
@@ -132,10 +134,8 @@ class Planner:
         ladder = self._ladder
         if request.wire_id not in ladder.held and len(ladder.held) >= agreement.limits.requests:
             return NoDraft(Reason.FULL)
-        lost = request.generation >= 0
-        if now < request.retry_at or (lost and len(ladder.reopening) >= ladder.settings.reopen_in_flight):
-            return request.why_closed
-        return None
+        full = request.lost and len(ladder.reopening) >= ladder.settings.reopen_in_flight
+        return request.why_closed if full or now < request.retry_at else None
 
     def _beyond(self, now: float, step: Step, index: int, request: RequestState) -> None:
         """Longer than the draft's context, or than any message: no draft until it is rewound."""
@@ -156,8 +156,8 @@ class Planner:
             step.put(index, NoDraft(Reason.BEYOND))
         elif not ladder.breaker.closed:
             step.put(index, NoDraft(Reason.OPEN))
-        elif not request.open and request.generation >= 0:
-            # Lost before: nobody waits for it until the server has answered its new opening.
+        elif request.lost:
+            # Nobody waits for it until the server has answered its opening.
             step.put(index, NoDraft(Reason.LOST))
         elif request.behind:
             ladder.counters.behind += 1
@@ -169,11 +169,11 @@ class Planner:
 
     def _open(self, request: RequestState, agreement: Agreement) -> None:
         ladder = self._ladder
-        lost = request.generation >= 0
+        lost = request.lost
+        ladder.counters.reopened += request.generation >= 0
         request.begin(agreement.session)
         ladder.held.add(request.wire_id)
         if lost:
-            ladder.counters.reopened += 1
             ladder.reopening.add(request.wire_id)
             request.behind = True
 

@@ -39,6 +39,8 @@ class RequestState:
         """In which it was opened last."""
         self.generation = -1
         """Of the latest opening; -1 before the first."""
+        self.missed = False
+        """Something was submitted that the server was never sent."""
         self.sent = -1
         """Latest number handed out in this generation."""
         self.answered = -1
@@ -62,6 +64,11 @@ class RequestState:
         return self.phase is Phase.OPEN
 
     @property
+    def lost(self) -> bool:
+        """Its next opening is not its beginning: the server has to take it up by its prefix."""
+        return not self.open and (self.missed or self.generation >= 0)
+
+    @property
     def in_step(self) -> bool:
         """The server has answered everything: its committed end is ours."""
         return self.answered == self.sent
@@ -72,7 +79,7 @@ class RequestState:
         self.session = session
         self.generation += 1
         self.sent = self.answered = -1
-        self.behind = False
+        self.behind = self.missed = False
         self._under_way.clear()
 
     def hand_out(self, now: float, end: int) -> None:
