@@ -254,8 +254,13 @@ class World:
             | data,
         )
 
-    def step(self, names: Sequence[str], *, chunk: int = 8, depth: int | None = None) -> Tensor | None:
-        """Run these requests, at most `chunk` tokens of a prompt each; the drafts that came, [B, width]."""
+    def step(
+        self, names: Sequence[str], *, chunk: int = 8, depth: int | None = None, unseen: bool = False
+    ) -> Tensor | None:
+        """Run these requests, at most `chunk` tokens of a prompt each; the drafts that came, [B, width].
+
+        `unseen`: without the speculator, which should not happen.
+        """
         for name in sorted(self._gone):
             self.states.remove_request(name)
         self._gone.clear()
@@ -267,6 +272,8 @@ class World:
             return None
         depth = self.width if depth is None else depth
         batch, aux, rejected = self._forward(names, chunk)
+        if unseen:
+            return None
         drafts: Tensor = self.runner.speculator.propose(
             batch, None, None, torch.zeros(0), aux, None, rejected, None, None, None, None,
             num_speculative_tokens=depth,
@@ -327,7 +334,7 @@ class World:
             num_scheduled_tokens=np.array(scheduled, dtype=np.int32),
             num_computed_tokens_np=np.array(computed, dtype=np.int32) + self.random.randrange(2),
             prefill_len_np=self.states.prefill_len[slots],
-            input_ids=torch.tensor([*ids, *[0] * padding], dtype=torch.int32),
+            input_ids=torch.tensor([*ids, *[VOCAB] * padding], dtype=torch.int32),
         )
         aux = [table[:, at : at + HIDDEN].contiguous() for at in range(0, len(TAPS) * HIDDEN, HIDDEN)]
         return batch, aux, torch.tensor(rejected, dtype=torch.int32)

@@ -247,6 +247,20 @@ def test_recomputed_positions_are_stated_again(make: Make) -> None:
     assert len(listener.open) == 1
 
 
+def test_after_a_step_that_went_by_unseen_a_request_is_opened_again(make: Make) -> None:
+    world, listener = make()
+    world.come("a", BASE, 20)
+    world.come("b", BASE, 20)
+    world.step(["a", "b"], chunk=16)
+    world.rewind("b", 3)
+    world.step(["a", "b"], chunk=2)
+    world.step(["a", "b"], chunk=1, unseen=True)
+    world.step(["a", "b"], chunk=1)
+    assert listener.prefixes == 2
+    (a, b) = listener.open.values()
+    assert (a.tokens, b.tokens) == (BASE, BASE[:7])
+
+
 def test_what_else_a_context_depends_on_reaches_the_opening(make: Make) -> None:
     world, listener = make()
     adapter = SimpleNamespace(lora_name="x", lora_path="/x", lora_int_id=1, load_inplace=False)
@@ -260,21 +274,27 @@ def test_what_else_a_context_depends_on_reaches_the_opening(make: Make) -> None:
     assert embedded.private
 
 
-@pytest.mark.parametrize("ids", [["_warmup_0_"], ["_v2_mixed_warmup_1"]])
-def test_warm_up_never_reaches_the_server(make: Make, ids: list[str]) -> None:
+@pytest.mark.parametrize("name", ["_warmup_0_", "_v2_mixed_warmup_prefill"])
+def test_warm_up_never_reaches_the_server(make: Make, name: str) -> None:
     world, listener = make()
-    batch = SimpleNamespace(num_reqs=1, req_ids=ids)
-    drafts = _propose(world, batch)
-    assert drafts.tolist() == [[0] * WIDTH]
+    world.come(name, BASE, 20)
+    drafts = [world.step([name], chunk=64) for _ in range(3)]
+    assert torch.equal(torch.cat(drafts), torch.zeros(3, WIDTH, dtype=torch.int64))  # type: ignore[arg-type]
+    world.go(name)
+    world.step([])
     assert not listener.submits
+    assert not listener.stages
 
 
-@pytest.mark.parametrize("flags", [{"dummy_run": True}, {"dummy_run": True, "is_profile": True}])
-def test_dummy_and_profile_runs_never_reach_the_server(make: Make, flags: dict[str, bool]) -> None:
+@pytest.mark.parametrize("flag", ["dummy_run", "is_profile"])
+def test_dummy_and_profile_runs_never_reach_the_server(
+    make: Make, flag: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world, listener = make()
     batch = SimpleNamespace(num_reqs=3, req_ids=["req_0_x", "req_1_x", "req_2_x"])
-    assert _propose(world, batch, **flags).shape == (3, WIDTH)
+    assert _propose(world, batch, **{flag: True}).shape == (3, WIDTH)
     assert not listener.submits
+    assert not caplog.records
 
 
 def _propose(world: World, batch: Any, **flags: Any) -> Any:
@@ -329,11 +349,12 @@ def test_the_word_follows_what_can_be_drafted(make: Make) -> None:
 def test_a_request_with_ids_of_another_modality_goes_without_drafts_and_harms_nobody(make: Make) -> None:
     world, listener = make()
     listener.facts = SimpleNamespace(target=FACTS.target, max_position=LENGTH)
-    world.come("odd", [5, 200, 7], 20)
+    world.come("odd", [5, 7, 200, 7], 20)
     world.come("hit", [5, 200, *BASE], 20, cached=16)
+    world.come("negative", [5, 7, -1, 7], 20)
     world.come("a", BASE, 20)
-    for _ in range(3):
-        world.step(["odd", "hit", "a"], chunk=64)
+    for chunk in (2, 64, 64):
+        world.step(["odd", "hit", "negative", "a"], chunk=chunk)
     assert [key[0] for key in listener.open] == ["a"]  # type: ignore[index]
     complete(listener, "a")
 

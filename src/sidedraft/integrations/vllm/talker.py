@@ -78,7 +78,7 @@ class Talker:
         outcomes = pending.result()
         begun = time.perf_counter()
         drafts = [None if one is None else outcomes[one.request] for one in submissions]
-        drafted = self._deliver(step, drafts, depth, out)
+        drafted = self._deliver(step, drafts, out)
         step.seconds["tokens_h2d"] = time.perf_counter() - begun
         self._tell_scheduler()
         self._drafter.count_fillers(depth * int(np.count_nonzero(gained.depths)) - drafted)
@@ -121,7 +121,7 @@ class Talker:
             raise RuntimeError(f"the target gives aux states of widths {widths}; expected {expected}")
         return aux
 
-    def _deliver(self, step: StepBatch, drafts: Sequence[Outcome | None], depth: int, out: Tensor) -> int:
+    def _deliver(self, step: StepBatch, drafts: Sequence[Outcome | None], out: Tensor) -> int:
         """Fill `out`; gives how many places hold draft tokens."""
         anchors = step.columns.next_tokens.astype(np.int64)
         # An id that no embedding has, of a request that is not stated, must not become a filler.
@@ -130,8 +130,7 @@ class Talker:
         drafted = 0
         for row, draft in zip(tokens, drafts, strict=True):
             if isinstance(draft, Draft):
-                used = min(depth, len(draft.tokens))
-                row[:used] = draft.tokens[:used]
-                drafted += used
+                row[: len(draft.tokens)] = draft.tokens
+                drafted += len(draft.tokens)
         self._runtime.upload(torch.from_numpy(tokens), out[: len(tokens)])
         return drafted
