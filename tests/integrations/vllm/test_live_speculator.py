@@ -105,7 +105,9 @@ def test_a_fault_at_any_step_of_the_talk_stops_no_rank_and_changes_no_token(
             server.wait_for(lambda: open_requests(server) == 0)
 
 
-@pytest.mark.parametrize("patches", [(), ("async",)], ids=["synchronous", "asynchronous"])
+@pytest.mark.parametrize(
+    "patches", [(), pytest.param(("async",), marks=pytest.mark.long)], ids=["synchronous", "asynchronous"]
+)
 def test_the_scheduler_drafts_while_a_server_is_there_and_only_then(
     models: Models, tmp_path: Path, address: str, patches: tuple[str, ...]
 ) -> None:
