@@ -73,6 +73,7 @@ PLUGIN: tuple[Item, ...] = (
     Call(ENGINE_ARGS, "EngineArgs.__post_init__", "load_general_plugins", ()),
     Call(ENGINE_CORE, "EngineCore.__init__", "load_general_plugins", ()),
     Call(WORKER_BASE, "WorkerWrapperBase.init_worker", "load_general_plugins", ()),
+    Name("vllm", ("__version__",)),
     # What it wraps.
     Function(CONFIG, "VllmConfig.__post_init__", ()),
     Function(SPECULATORS, "init_speculator", ("vllm_config", "device", "req_states")),
