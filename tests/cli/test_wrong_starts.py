@@ -33,6 +33,7 @@ def test_one_line_and_nothing_left(
         words = arguments(start, shop)
         if "--http" not in words:
             words += ["--http", "127.0.0.1:0"]
+        words.append("--exit-after-load")  # a start that is not wrong after all must not serve for ever
         before, threads = sockets(short), set(threading.enumerate())
         status = main(["serve", *words])
         assert sockets(short) == before

@@ -194,7 +194,7 @@ WRONG_STARTS = (
     WrongStart("config that is no JSON", _not_json, ("config.json",), needs_torch=True),
     WrongStart("unsorted taps", _taps, ("config.json", "[2, 0, 4]"), needs_torch=True),
     WrongStart(
-        "too little memory", _fixed("--kv-memory", "20KiB"), ("kv_memory", "at least"), needs_torch=True
+        "too little memory", _fixed("--kv-memory", "2KiB"), ("kv_memory", "at least"), needs_torch=True
     ),
     WrongStart(
         "depth beyond the draft", _fixed("--max-depth", "9"), ("max_depth", "1 to 4"), needs_torch=True
