@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sidedraft.server.phases import Phase
-from sidedraft.transport.base import Lane
+from sidedraft.transport.base import Disconnected, Lane
 from sidedraft.wire import messages as m
 from sidedraft.wire.advance import Advance, Outcome
 from sidedraft.wire.errors import Code, WireError
@@ -245,6 +245,17 @@ def test_a_release_frees_the_request_and_later_advances_of_it_are_refused(bench:
     assert peer.answers(1)[0].error == Code.STALE_GENERATION
 
 
+def test_what_waits_of_a_released_request_is_not_computed(bench: ServerBench) -> None:
+    peer = bench.peer()
+    peer.advance(opening(1), opening(2))
+    bench.io_turn()
+    peer.say(m.Release(**peer.ids, requests=(1,), generations=(0,)))
+    (answer,) = peer.answers(1)
+    assert answer.request == 2
+    assert {seen.batch for seen in bench.draft.seen} == {1}
+    assert next(iter(bench.dispatcher.sessions)).unanswered == 0
+
+
 def test_goodbye_ends_the_session(bench: ServerBench) -> None:
     peer = bench.peer()
     peer.advance(opening(1))
@@ -431,6 +442,7 @@ def test_a_verifier_that_does_not_read_loses_its_session_and_stops_nobody(bench:
         bench.io_turn()
     assert len(bench.dispatcher.sessions) == 1
     assert bench.counters.sends_refused.value > 0
+    assert any(isinstance(event, Disconnected) for event in deaf.channel.poll(0.0))
     canary.advance(opening(1))
     assert canary.answers(1)[0].outcome is Outcome.DRAFTED
 

@@ -139,6 +139,18 @@ def test_connections_beyond_the_bound_are_ended(
     canary.check()
 
 
+def test_a_server_that_sends_more_than_the_limit_is_disconnected(listener: ZmqListener) -> None:
+    channel = ZmqChannel(listener.address, WireLimits(header=1024, control_rows=1024, control_payload=4096))
+    connected(channel)
+    assert channel.send(Lane.CONTROL, [b"hello"])
+    peer = message(listener).peer
+    assert listener.send(peer, Lane.CONTROL, [b"header", bytes(4096)])
+    assert len(message(channel).frames[1]) == 4096
+    assert listener.send(peer, Lane.CONTROL, [b"header", bytes(4097)])
+    assert gone(channel).lane is Lane.CONTROL
+    channel.close()
+
+
 def test_a_server_of_another_user_is_not_spoken_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
