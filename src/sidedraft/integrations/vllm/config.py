@@ -83,27 +83,30 @@ class ConfigurationError(RuntimeError):
         self.errors = errors
 
 
+def is_configured(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this engine has settings, right or wrong, and so is not to be left alone.
+
+    Looks at `additional_config` and `speculative_config` only, which every version of vLLM has. Without the
+    latter there is nothing to draft, and nothing is configured.
+    """
+    return _given(vllm_config, environ).is_any
+
+
 def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSettings | None:
     """The settings of this engine, or None when it has none: then vLLM is to be left alone.
 
     Args:
-        vllm_config: vLLM's own; `additional_config` is read, and whatever does not go together with remote
-            drafts. Without a `speculative_config` there is nothing to draft and the answer is None.
+        vllm_config: vLLM's own, of a supported version.
 
     Raises:
-        ConfigurationError: with everything that is wrong.
+        ConfigurationError: with everything that is wrong, also of what vLLM is told besides.
     """
-    speculative = vllm_config.speculative_config
-    if speculative is None:
+    given = _given(vllm_config, environ)
+    if not given.is_any:
         return None
-    given = _given(vllm_config.additional_config, speculative.method, environ)
-    if not given.values and not given.errors:
-        return None
-    errors = given.errors
-    if speculative.method not in METHODS:
-        errors.append(
-            SettingsError("speculative_config.method", speculative.method, f"one of {', '.join(METHODS)}")
-        )
+    errors, method = given.errors, vllm_config.speculative_config.method
+    if method not in METHODS:
+        errors.append(SettingsError("speculative_config.method", method, f"one of {', '.join(METHODS)}"))
     errors += unsupported(vllm_config)
     settings = _settings(given)
     if settings is None or errors:
@@ -111,8 +114,10 @@ def load(vllm_config: Any, environ: Mapping[str, str] = os.environ) -> VllmSetti
     return settings
 
 
-def _given(additional: Any, method: str, environ: Mapping[str, str]) -> Given:
+def _given(vllm_config: Any, environ: Mapping[str, str]) -> Given:
     given = Given()
+    if vllm_config.speculative_config is None:
+        return given
     variables = {name: value for name, value in environ.items() if name.startswith(PREFIX) and value}
     for variable, value in variables.items():
         name = variable.removeprefix(PREFIX).lower()
@@ -120,13 +125,16 @@ def _given(additional: Any, method: str, environ: Mapping[str, str]) -> Given:
             given.add(name, _split(name, value), variable)
         elif near := difflib.get_close_matches(name, VllmSettings.__struct_fields__, n=1, cutoff=_SIMILAR):
             given.errors.append(SettingsError(variable, value, f"the name {PREFIX}{near[0].upper()}"))
+    additional = vllm_config.additional_config
     section = additional.get(SECTION) if isinstance(additional, Mapping) else None
     if isinstance(section, Mapping):
         for name, value in section.items():
             given.add(str(name), value, f"additional_config {SECTION}.{name}")
     elif section is not None:
         given.errors.append(SettingsError(f"additional_config {SECTION}", section, "a table of settings"))
-    for variable, name, value in aliases.read(environ, method, set(given.values)):
+    for variable, name, value in aliases.read(
+        environ, vllm_config.speculative_config.method, set(given.values)
+    ):
         given.add(name, value, variable)
     return given
 

@@ -20,6 +20,10 @@ class Given:
         self.values[name] = value
         self._sources[name] = source
 
+    @property
+    def is_any(self) -> bool:
+        return bool(self.values or self.errors)
+
     def named(self, error: SettingsError) -> SettingsError:
         """The same error about what the giver wrote."""
         return SettingsError(self._sources.get(error.field, error.field), error.value, error.expected)

@@ -47,7 +47,7 @@ def register() -> None:
 
 
 def settings_of(vllm_config: Any) -> VllmSettings | None:
-    """`config.load`, which is imported only where something may be configured.
+    """`config.load`, which is imported only where something may be configured; None when nothing is.
 
     Raises:
         ConfigurationError: something is configured wrongly.
@@ -57,13 +57,13 @@ def settings_of(vllm_config: Any) -> VllmSettings | None:
     mentioned = isinstance(additional, Mapping) and "sidedraft" in additional
     if not mentioned and not any(name.startswith(_MENTIONS) for name in os.environ):
         return None
-    from sidedraft.integrations.vllm.config import load
+    from sidedraft.integrations.vllm.config import is_configured, load
 
     _log_as_vllm_does()
-    settings = load(vllm_config)
-    if settings is not None:
-        versions.require(_vllm_version())
-    return settings
+    if not is_configured(vllm_config):
+        return None
+    versions.require(_vllm_version())
+    return load(vllm_config)
 
 
 def _check_when_configured(module: ModuleType) -> None:

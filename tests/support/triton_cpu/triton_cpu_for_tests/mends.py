@@ -11,7 +11,7 @@ import torch
 
 from sidedraft.integrations.vllm.late import when_imported
 
-PATCHES = {"greedy", "async"}
+PATCHES = {"greedy", "async", "unsupported"}
 _done: list[bool] = []
 
 
@@ -30,6 +30,8 @@ def register() -> None:
     if "greedy" in wanted:
         when_imported("vllm.v1.worker.gpu.sample.sampler", _choose_greedily)
         when_imported("vllm.v1.worker.gpu.spec_decode.rejection_sampler", _verify_greedily)
+    if "unsupported" in wanted:
+        when_imported("vllm", _claim_another_version)
     if "async" in wanted:
         when_imported("vllm.platforms.cpu", _schedule_asynchronously)
 
@@ -129,6 +131,10 @@ def _verify_greedily(module: ModuleType) -> None:
         return sampled, counts
 
     module.rejection_sample = rejection_sample  # type: ignore[attr-defined]
+
+
+def _claim_another_version(vllm: ModuleType) -> None:
+    vllm.__version__ = "0.99.0"  # type: ignore[attr-defined]
 
 
 def _schedule_asynchronously(cpu: ModuleType) -> None:
