@@ -23,6 +23,13 @@ from sidedraft.wire.payload import Layout
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 """Number format of each row format (`wire.rows.FORMATS`)."""
 
+ROW_FORMATS = {
+    torch.float32: ("f32", "bf16", "f16"),
+    torch.bfloat16: ("bf16", "f32"),
+    torch.float16: ("f16", "f32"),
+}
+"""What rows may travel in, by the dtype a target computes in, best first; bfloat16's range does not fit f16."""
+
 
 @dataclass(slots=True, eq=False)
 class Buffer:

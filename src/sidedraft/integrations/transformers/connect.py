@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from sidedraft.drafts.configs import DraftConfig
 from sidedraft.settings import VerifierSettings
 from sidedraft.targets.facts import read_target_facts
 from sidedraft.targets.tapped import TappedTarget
 from sidedraft.verifier.drafter import Drafter
 from sidedraft.verifier.facts import VerifierFacts
+from sidedraft.verifier.staging import ROW_FORMATS
 from sidedraft.wire.messages import DraftFacts
-
-ROW_FORMATS = {
-    torch.float32: ("f32", "bf16", "f16"),
-    torch.bfloat16: ("bf16", "f32"),
-    torch.float16: ("f16", "f32"),
-}
-"""What rows may travel in, by the dtype they come in; bfloat16's range does not fit float16."""
 
 
 def connect(

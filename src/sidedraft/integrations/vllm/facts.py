@@ -5,22 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sidedraft.drafts.configs import DraftConfig, read_config
 from sidedraft.drafts.errors import CheckpointError
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
 from sidedraft.settings import SettingsError
 from sidedraft.targets.facts import read_target_facts
 from sidedraft.verifier.facts import VerifierFacts
+from sidedraft.verifier.staging import ROW_FORMATS
 from sidedraft.wire.messages import DraftFacts, TargetFacts
-
-ROW_FORMATS = {
-    torch.float32: ("f32", "bf16", "f16"),
-    torch.bfloat16: ("bf16", "f32"),
-    torch.float16: ("f16", "f32"),
-}
-"""What rows may travel in, by the dtype they come in; bfloat16's range does not fit float16."""
 
 
 def verifier_facts(vllm_config: Any, settings: VllmSettings) -> VerifierFacts:
