@@ -28,7 +28,7 @@ ROW_FORMATS = {
     torch.bfloat16: ("bf16", "f32"),
     torch.float16: ("f16", "f32"),
 }
-"""What rows may travel in, by the dtype a target computes in, best first; bfloat16's range does not fit f16."""
+"""What rows may travel in, by the dtype they come in, best first; bfloat16's range does not fit float16."""
 
 
 @dataclass(slots=True, eq=False)
