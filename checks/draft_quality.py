@@ -38,17 +38,15 @@ def main() -> int:
     prompts = read_prompts(DEMO / "prompts" / "held-out.json")
     prefix = encode(prompts.prefix)
     ids = [encode(prompts.prefix + text + prompts.suffix) for text in prompts.prompts]
-    patience = VerifierSettings(deadline=DEADLINE)
-    with (
-        serving(DEMO / "draft", folder, ("--threads", "2", "--kv-memory", "256MiB")) as server,
-        connect(server.address, target, folder, draft, settings=patience) as drafter,
-    ):
+    options = Options(max_new_tokens=150, depth=DEPTH, eos=target.stop_tokens, batch=8)
+    patience = VerifierSettings(deadline=DEADLINE, late_lost=10 * DEADLINE)
+    with serving(DEMO / "draft", folder, ("--threads", "2", "--kv-memory", "256MiB")) as server:
         server.wait_ready(120)
-        if not drafter.wait_connected(10):
-            print(f"no session with the server: {drafter.status().refusal}")
-            return 1
-        options = Options(max_new_tokens=150, depth=DEPTH, eos=target.stop_tokens, batch=8)
-        report = generate(target, ids, options, drafter)
+        with connect(server.address, target, folder, draft, settings=patience) as drafter:
+            if not drafter.wait_connected(10):
+                print(f"no session with the server: {drafter.status().refusal}")
+                return 1
+            report = generate(target, ids, options, drafter)
     answers = [
         Trajectory(torch.tensor(one.prompt[len(prefix) :] + one.tokens), len(one.prompt) - len(prefix), _NONE)
         for one in report.generations

@@ -24,6 +24,8 @@ HELP = "show a draft server and a verifier on a real model: speed, acceptance, u
 START_SECONDS = 90.0
 """What a server may take to load and test a small draft on a busy machine."""
 SESSION_SECONDS = 10.0
+DEADLINE, LOST = 2.0, 10.0
+"""Seconds until a draft is late and a request lost: patient, since two cores do everything here."""
 SERVER_FLAGS = ("--threads", "1", "--kv-memory", "64MiB", "--max-requests", "4", "--dtype", "float32")
 
 
@@ -65,6 +67,7 @@ def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> 
     from sidedraft.cli.demonstration import arms
     from sidedraft.drafts.configs import read_config
     from sidedraft.integrations.transformers.connect import connect
+    from sidedraft.settings import VerifierSettings
     from sidedraft.targets.smollm2 import TargetUnavailableError, obtain
     from sidedraft.targets.tapped import TappedTarget
     from sidedraft.targets.text import text_encoder
@@ -79,7 +82,8 @@ def _run(args: argparse.Namespace, assets: Assets, console: ProgressConsole) -> 
             target = TappedTarget.load(folder, draft.taps, threads=args.threads)
             encode = text_encoder(folder)
             server.wait_ready(START_SECONDS)
-            with connect(server.address, target, folder, draft, label="demo") as drafter:
+            patience = VerifierSettings(deadline=DEADLINE, late_lost=LOST)
+            with connect(server.address, target, folder, draft, label="demo", settings=patience) as drafter:
                 _session(server, drafter)
                 arms.warm_up(target, drafter, encode(assets.kinds[0].prompts[0]), draft.max_depth)
                 results = arms.run_arms(
