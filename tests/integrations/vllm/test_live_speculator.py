@@ -72,6 +72,11 @@ def requests(tokens: int) -> list[Request]:
     return [Request([(7 * at + 3 * one) % 90 + 4 for at in range(30 + 20 * one)], params) for one in range(4)]
 
 
+def cached(running: Engine) -> list[int]:
+    """Tokens of the requests' prompts that are found in the target's prefix cache."""
+    return [one.cached for one in running.generate(requests(1))]
+
+
 def tokens_of(running: Engine, count: int) -> list[list[int]]:
     found = running.generate(requests(count))
     assert [len(one.tokens) for one in found] == [count] * 4
@@ -114,6 +119,8 @@ def test_the_scheduler_drafts_while_a_server_is_there_and_only_then(
     with engine(models, Layout.MULTI_PROCESS, address, *patches) as running:
         expected = tokens_of(running, 24)
         assert running.metrics()[DRAFTED] == 0, "fillers were verified"
+        # Whole blocks, less the last token, as without speculation.
+        assert cached(running) == [(len(one.prompt) - 1) // 32 * 32 for one in requests(1)]
         with serve(models, tmp_path / "server", address) as server:
             server.wait_ready()
             while running.metrics()[DRAFTED] == 0:

@@ -281,3 +281,10 @@ def test_our_lines_appear_where_vllms_do(
     start(address=ADDRESS)
     assert (ours.handlers, ours.level) == ([handler], logging.INFO)
     plugin._log_as_vllm_does.cache_clear()
+
+
+def test_configured_no_block_of_a_prefix_is_computed_again(vllm: Callable[[str], Path]) -> None:
+    vllm("0.32.0")
+    plugin.register()
+    assert not hasattr(start().speculative_config, "disable_eagle_block_drop")
+    assert start(address=ADDRESS).speculative_config.disable_eagle_block_drop is True

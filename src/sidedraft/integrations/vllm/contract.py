@@ -220,7 +220,13 @@ SPEAKING: tuple[Item, ...] = (
     Attribute(
         SPECULATIVE,
         "SpeculativeConfig",
-        ("model", "draft_model_config", "enable_adaptive_verification", "use_heterogeneous_vocab"),
+        (
+            "model",
+            "draft_model_config",
+            "enable_adaptive_verification",
+            "use_heterogeneous_vocab",
+            "disable_eagle_block_drop",
+        ),
     ),
 )
 

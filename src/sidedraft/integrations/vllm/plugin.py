@@ -67,13 +67,17 @@ def settings_of(vllm_config: Any) -> VllmSettings | None:
 
 
 def _check_when_configured(module: ModuleType) -> None:
-    """A wrong setting ends the start here, in the process and at the moment the operator looks at."""
+    """A wrong setting ends the start here, in the process and at the moment the operator looks at; with the
+    right ones, prefix caching stays as good as without speculation."""
 
     def wrap(original: Callable[[Any], None]) -> Callable[[Any], None]:
         @functools.wraps(original)
         def __post_init__(self: Any) -> None:  # noqa: N807 - the name it replaces
             original(self)
-            settings_of(self)
+            if settings_of(self) is not None:
+                # The draft's context is not in this engine's cache, so that no block of a prefix that is found
+                # there has to be computed again for its sake.
+                self.speculative_config.disable_eagle_block_drop = True
 
         return __post_init__
 
