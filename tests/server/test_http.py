@@ -100,6 +100,14 @@ def test_connections_that_keep_all_places_give_way_the_oldest_first(server: Http
             one.close()
 
 
+def test_a_silent_connection_is_closed(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.RequestHandlerClass.timeout is not None
+    monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.01)
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as silent:
+        assert silent.recv(1) == b""
+
+
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", "no-such-host.invalid"])
 def test_a_host_that_cannot_be_is_one_line(host: str) -> None:
     with pytest.raises(HttpError, match="http: cannot listen on"):
