@@ -75,8 +75,8 @@ def _check_when_configured(module: ModuleType) -> None:
         def __post_init__(self: Any) -> None:  # noqa: N807 - the name it replaces
             original(self)
             if settings_of(self) is not None:
-                # The draft's context is not in this engine's cache, so that no block of a prefix that is found
-                # there has to be computed again for its sake.
+                # The draft's context is not in this engine's cache: no block of a prefix that is found there
+                # has to be computed again for its sake.
                 self.speculative_config.disable_eagle_block_drop = True
 
         return __post_init__
