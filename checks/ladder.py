@@ -18,12 +18,17 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import msgspec
+
 from sidedraft.transport.base import Lane
 from sidedraft.transport.fake import DROP, DUPLICATE, Direction, Fate, delayed, overtaken
 from support.ladder_world import IMPATIENT, SETTINGS, STEP_TIME, Request, World
 
 STEPS = 12
 """Steps of a run; each scenario is played at each of them."""
+
+CRAMPED = msgspec.structs.replace(IMPATIENT, staging_segments=1)
+"""A single send buffer: long prompts have to wait for it."""
 
 HEALING = 12.0
 """Virtual seconds in which drafting must have resumed."""
@@ -70,6 +75,14 @@ def stop_for_a_while(world: World) -> None:
     world.server.mute = False
 
 
+def answer_after_reopening(world: World) -> None:
+    """The server takes longer than the verifier's patience: what it says of the old generation comes when
+    the new one is under way, and has reached the same numbers."""
+    world.server.service = SETTINGS.late_lost + 0.6
+    world.step()
+    world.server.service = 0.004
+
+
 def lose_an_advance(world: World) -> None:
     """Heartbeats go the same way: lose messages until one of them was an advance."""
     late = world.counters.late
@@ -101,6 +114,7 @@ LATE: dict[str, Scenario] = {
 
 LOST: dict[str, Scenario] = {
     "advance lost": lose_an_advance,
+    "answers of the generation before": answer_after_reopening,
     "server restarted": restart,
     "connections cut": lambda w: w.network.cut(w.channel),
     "control connection cut": lambda w: w.network.cut(w.channel, Lane.CONTROL),
@@ -148,12 +162,16 @@ def resumed(
 def mixture(figures: Figures, seed: int) -> None:
     """A random run: any scenario at any time, on either kind of deadline."""
     random = Random(seed)
-    world = World(seed=seed, settings=random.choice([IMPATIENT, SETTINGS]))
+    world = World(seed=seed, settings=random.choice([IMPATIENT, SETTINGS, CRAMPED]))
     requests = [world.start(random.choice([0, 8, 150])) for _ in range(random.randint(1, 6))]
     scenarios = [*LATE.values(), *LOST.values()]
     for _ in range(30):
         if random.random() < 0.3:
             random.choice(scenarios)(world)
+        if random.random() < 0.2:
+            requests.append(world.start(random.choice([0, 150])))
+        if random.random() < 0.2 and len(requests) > 1:
+            world.release(requests.pop(random.randrange(len(requests))))
         world.server.service = random.choice([0.0, 0.004, 0.004, 0.05])
         world.step(depth=random.choice([0, 4, 4]))
     world.server.service = 0.004

@@ -174,7 +174,11 @@ class World:
         """Report what the requests have, and ask."""
         chosen = list(self.requests.values() if requests is None else requests)
         submissions = [self.submission(request, depth) for request in chosen]
+        begun, closed = self.clock(), self.session.ladder.breaker.closed
         step = submitting.submit(self.shared, submissions, None)
+        waited = self.clock() > begun  # for a send buffer
+        self.overrun = max(self.overrun, self.clock() - step.deadline if waited else 0.0)
+        self.waits_while_open += waited and not closed
         for request in chosen:
             request.reported = len(request.tokens)
         return Pending(self.shared, step, submissions)

@@ -215,10 +215,10 @@ class ModelServer:
         peer.uncredited = max(0, peer.uncredited - credit)
         if credit:
             self._say(peer.control, peer.codec, m.Credit(**_ids(peer), bytes=credit))
-        if answers:
-            self._say(
-                peer.control, peer.codec, AnswerBatch(**_ids(peer), serial=batch.serial, answers=answers)
-            )
+        for start in range(0, len(answers), LIMITS.batch):
+            some = answers[start : start + LIMITS.batch]
+            message = AnswerBatch(**_ids(peer), serial=batch.serial, answers=some)
+            self._say(peer.control, peer.codec, message)
 
     def _advance(self, peer: Peer, advance: Advance, arrived: float, budget_us: int) -> list[Answer]:
         held = peer.requests.get(advance.request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sidedraft.settings import VerifierSettings
@@ -66,6 +67,7 @@ def test_a_late_answer_leaves_the_request_behind_and_drafting_resumes_in_the_sam
     assert w.counters.resumed >= 1
     assert w.counters.lost == 0
     assert request.generations == {0}
+    assert w.counters.drafted == sum(isinstance(outcome, Draft) for outcome in w.outcomes)
     assert_honest(w)
 
 
@@ -287,6 +289,25 @@ def test_a_step_in_time_between_late_ones_keeps_the_breaker_closed() -> None:
         w.sleep(0.2)
     assert w.counters.late > 0
     assert w.counters.breaker_opened == 0
+    assert_honest(w)
+
+
+@pytest.mark.parametrize("depth", [0, MAX_DEPTH])
+def test_submit_waits_for_no_send_buffer_while_the_breaker_is_open(depth: int) -> None:
+    settings = msgspec.structs.replace(IMPATIENT, staging_segments=2)
+    w = world(settings)
+    (request,) = w.requests.values()
+    w.server.mute = True
+    while w.session.ladder.breaker.closed:
+        w.start()
+        w.step()
+    for _ in range(4):
+        begun = w.clock()
+        w.take(w.submit([w.start(LIMITS.context - 10)], depth))
+        assert w.clock() == begun
+    assert w.counters.rows_dropped > 0, "the buffers were all in use"
+    w.server.mute = False
+    w.until_drafted(request)
     assert_honest(w)
 
 

@@ -97,13 +97,15 @@ def _stage(
 
 
 def _take(shared: Shared, parcel: Parcel, until: float) -> Buffer | None:
-    """A buffer, waiting for one; credits set them free while earlier parcels go out."""
+    """A buffer. Credits set them free while earlier parcels go out, so it is worth waiting for one, but not
+    while the breaker is open: then no step waits for the server in any way."""
     found: list[Buffer] = []
 
-    def free() -> bool:
+    def decided() -> bool:
         buffer = shared.take_buffer(bulk=parcel.bulk)
         if buffer is not None:
             found.append(buffer)
-        return bool(found)
+        return bool(found) or not shared.session.ladder.breaker.closed
 
-    return found[0] if shared.wait(free, until) else None
+    shared.wait(decided, until)
+    return found[0] if found else None
