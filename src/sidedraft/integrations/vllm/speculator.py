@@ -113,7 +113,7 @@ class RemoteSpeculator(BaseSpeculator):  # type: ignore[misc] # vLLM is not ther
     def _begin_to_talk(
         self, vllm_config: Any, device: torch.device, req_states: Any, settings: VllmSettings
     ) -> None:
-        facts = verifier_facts(vllm_config, settings)
+        facts, runtime = verifier_facts(vllm_config, settings), runtime_for(device)
         patience = settings.verifier()
         drafter = Drafter(
             settings.address,
@@ -130,7 +130,7 @@ class RemoteSpeculator(BaseSpeculator):  # type: ignore[misc] # vLLM is not ther
         self._talker = Talker(
             drafter,
             self._table,
-            runtime_for(device),
+            runtime,
             req_states,
             StageLog(settings.timing_log_interval),
             publish(vllm_config),
