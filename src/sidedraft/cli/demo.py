@@ -14,6 +14,7 @@ from sidedraft.cli.console import ProgressConsole
 from sidedraft.cli.demonstration.assets import Assets, find_assets
 from sidedraft.cli.demonstration.server import Server, serving
 from sidedraft.cli.errors import CommandError
+from sidedraft.cli.extras import require
 
 if TYPE_CHECKING:
     from sidedraft.verifier.drafter import Drafter
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.threads < 1:
         raise CommandError(f"--threads {args.threads}: expected at least 1")
+    require(NAME, "transformers", "demo")
     assets = find_assets(Path(args.assets) if args.assets else None)
     # An ordinary kill ends this process like Ctrl-C, so that the server's stop is reached.
     signal.signal(signal.SIGTERM, _interrupt)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from sidedraft.cli.errors import CommandError
+from sidedraft.cli.extras import require
 
 NAME = "train"
 HELP = "train a small draft for a target, on the target's own answers to your prompts"
@@ -69,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if len(set(names)) < len(names):
         raise CommandError(f"prompt sets must have names of their own, got {', '.join(names)}")
 
+    require(NAME, "transformers", "transformers")
     from transformers.utils import logging as transformers_logging
 
     from sidedraft.cli.training_console import TrainingConsole
