@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from types import ModuleType
 from typing import Any
@@ -123,7 +124,7 @@ def _verify_greedily(module: ModuleType) -> None:
         bounds = cu_num_logits.tolist()
         sampled = best.new_zeros(len(bounds) - 1, num_speculative_steps + 1)
         counts = torch.empty(len(bounds) - 1, dtype=torch.int32)
-        for row, (start, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for row, (start, end) in enumerate(itertools.pairwise(bounds)):
             agree = (draft_sampled[start + 1 : end] == best[start : end - 1]).int()
             kept = int(agree.cumprod(0).sum()) + 1
             sampled[row, :kept] = best[start : start + kept]
