@@ -43,6 +43,7 @@ class Figures:
     stale: int = 0
     overrun: float = 0.0
     waits_while_open: int = 0
+    pressed: int = 0
     confused: int = 0
     same_generation: int = 0
     new_generation: int = 0
@@ -55,6 +56,7 @@ class Figures:
         self.stale += world.stale
         self.overrun = max(self.overrun, world.overrun)
         self.waits_while_open += world.waits_while_open
+        self.pressed += world.pressed
         self.confused += len(world.server.confused)
 
 
@@ -159,6 +161,16 @@ def resumed(
         figures.not_resumed.append(f"{name}, step {at}: {world.reasons(requests[0])}")
 
 
+def move_on(world: World, after: float) -> None:
+    """The engine states its next step before it has taken the drafts of the last."""
+    waiting = world.submit()
+    world.sleep(after)
+    for request in world.requests.values():
+        request.grow()
+    world.submit()
+    world.take(waiting)
+
+
 def mixture(figures: Figures, seed: int) -> None:
     """A random run: any scenario at any time, on either kind of deadline."""
     random = Random(seed)
@@ -172,6 +184,8 @@ def mixture(figures: Figures, seed: int) -> None:
             requests.append(world.start(random.choice([0, 150])))
         if random.random() < 0.2 and len(requests) > 1:
             world.release(requests.pop(random.randrange(len(requests))))
+        if random.random() < 0.2:
+            move_on(world, random.choice([0.0, 0.01]))
         world.server.service = random.choice([0.0, 0.004, 0.004, 0.05])
         world.step(depth=random.choice([0, 4, 4]))
     world.server.service = 0.004
@@ -200,6 +214,7 @@ def main() -> int:
         ("stale applications", figures.stale, figures.stale == 0, "0"),
         ("longest wait past a deadline, s", figures.overrun, figures.overrun <= 1e-9, "0"),
         ("waits while the breaker was open", figures.waits_while_open, not figures.waits_while_open, "0"),
+        ("asked again before it caught up", figures.pressed, not figures.pressed, "0"),
         ("rules broken towards the server", figures.confused, not figures.confused, "0"),
         (
             "resumed in the same generation",

@@ -22,7 +22,7 @@ from sidedraft.verifier.pending import Pending
 from sidedraft.verifier.pumping import Pump
 from sidedraft.verifier.reporting import Reporter
 from sidedraft.verifier.shared import Shared
-from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome
+from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
 from sidedraft.verifier.submission import Submission
 from support.model_server import DRAFT, MAX_DEPTH, TAPS, TARGET, VOCAB, ModelServer, draft_of, rows_of
 
@@ -52,6 +52,8 @@ class Request:
     draft: list[int] = field(default_factory=list)
     drafts: int = 0
     generations: set[int] = field(default_factory=set)
+    late: tuple[int, int] | None = None
+    """After a late draft: its generation, and what was answered by then."""
 
     def grow(self) -> None:
         """A target step: some of the draft is accepted, and one more token is sampled."""
@@ -98,6 +100,8 @@ class World:
         self.longest = 0.0
         """Greatest time waited."""
         self.waits_while_open = 0
+        self.pressed = 0
+        """Drafts asked of a server that was late and has answered nothing since."""
         self.outcomes: list[Outcome] = []
         self._names = itertools.count()
 
@@ -179,8 +183,10 @@ class World:
         waited = self.clock() > begun  # for a send buffer
         self.overrun = max(self.overrun, self.clock() - step.deadline if waited else 0.0)
         self.waits_while_open += waited and not closed
-        for request in chosen:
+        for request, outcome in zip(chosen, step.outcomes, strict=True):
             request.reported = len(request.tokens)
+            state = self.state(request)
+            self.pressed += outcome is None and request.late == (state.generation, state.answered)
         return Pending(self.shared, step, submissions)
 
     def take(self, pending: Pending, check: bool = True) -> dict[int, Outcome]:
@@ -194,6 +200,8 @@ class World:
         for name, outcome in results.items():
             self.outcomes.append(outcome)
             request = self.requests.get(name)
+            if request is not None and isinstance(outcome, NoDraft) and outcome.reason is Reason.LATE:
+                request.late = (self.state(request).generation, self.state(request).answered)
             if not isinstance(outcome, Draft) or request is None:
                 continue
             draft = outcome.tokens.tolist()

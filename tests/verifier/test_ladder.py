@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -46,6 +48,7 @@ def assert_honest(found: World) -> None:
     assert found.stale == 0
     assert found.overrun <= 1e-9
     assert found.waits_while_open == 0
+    assert found.pressed == 0
     assert found.server.confused == []
 
 
@@ -292,6 +295,22 @@ def test_a_step_in_time_between_late_ones_keeps_the_breaker_closed() -> None:
     assert_honest(w)
 
 
+@pytest.mark.parametrize("later", [None, 10.0])
+def test_the_result_is_there_at_the_deadline_even_if_the_io_thread_hangs(later: float | None) -> None:
+    w = world()
+    (request,) = w.requests.values()
+    request.grow()
+    pending = w.submit()
+
+    def nothing_happens(done: Callable[[], bool], until: float) -> bool:
+        w.clock.advance_to(until)
+        return done()
+
+    w.shared.wait = nothing_happens
+    assert reason(only(pending.result(later))) is Reason.LATE
+    assert w.clock() == pending.deadline
+
+
 @pytest.mark.parametrize("depth", [0, MAX_DEPTH])
 def test_submit_waits_for_no_send_buffer_while_the_breaker_is_open(depth: int) -> None:
     settings = msgspec.structs.replace(IMPATIENT, staging_segments=2)
@@ -400,6 +419,7 @@ def test_a_server_silent_for_a_lease_is_given_up() -> None:
     w.server.mute = False
     w.until_drafted(request)
     assert w.counters.sessions >= 2
+    assert w.counters.bad_messages == 0, "what it still says of the old session is stale, and no fault"
     assert_honest(w)
 
 

@@ -107,8 +107,8 @@ class Session:
             self._receive(now, message, agreement)
 
     def undecodable(self, error: WireError) -> None:
-        """A message that is none, or is of another session."""
-        if error.code is Code.STALE_SESSION:
+        """A message that is none, or is of a session there is no more."""
+        if error.code in SESSION_OVER:
             self.counters.stale_messages += 1
             return
         self.counters.bad_messages += 1
