@@ -12,7 +12,8 @@ from sidedraft.integrations.vllm import versions
 from support.agreeing import MAX_DEPTH, agreeing_pair
 from support.vllm_harness import Generation, Layout, Request, VllmError, needs_vllm, started
 
-pytestmark = [needs_vllm, pytest.mark.slow]
+# One worker: the two runs that all but one compare are made once.
+pytestmark = [needs_vllm, pytest.mark.slow, pytest.mark.xdist_group("vllm-plugin")]
 
 OTHER_PLUGINS = "triton_cpu_for_tests,lora_filesystem_resolver,lora_hf_hub_resolver"
 """All that are there but ours."""
