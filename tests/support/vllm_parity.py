@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import statistics
@@ -18,7 +19,7 @@ from sidedraft.drafts import pack
 from sidedraft.integrations.transformers.compare import TIE_GAP, TIE_SHARE
 from support.checkpoints import tiny_draft, tiny_target
 from support.serve_process import ServeProcess
-from support.vllm_harness import ROOT, Generation, Layout, Request, started
+from support.vllm_harness import ROOT, Engine, Generation, Layout, Request, started
 
 PATIENT = {"SIDEDRAFT_DEADLINE_MS": "60000"}
 """A busy machine must not cost a draft where drafts are compared."""
@@ -99,6 +100,14 @@ def run(
         blocks = running.call("support.vllm_drafts:recorded")
     found = {(one["request"] - 1, one["end"]): one for one in blocks}  # the first one was not recorded
     return Arm(name, generations, found)
+
+
+def start_together(
+    stack: contextlib.ExitStack, engines: Sequence[contextlib.AbstractContextManager[Engine]]
+) -> list[Engine]:
+    """Enter all at the same time; the stack leaves them."""
+    with ThreadPoolExecutor(len(engines)) as threads:
+        return list(threads.map(stack.enter_context, engines))
 
 
 def run_both(
