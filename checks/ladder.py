@@ -31,7 +31,13 @@ CRAMPED = msgspec.structs.replace(IMPATIENT, staging_segments=1)
 """A single send buffer: long prompts have to wait for it."""
 
 HEALING = 12.0
-"""Virtual seconds in which drafting must have resumed."""
+"""Virtual seconds in which drafting must have resumed after a mixture of faults ..."""
+
+PROMPT = 1.0
+"""... after a single one, which is known at once or over soon ..."""
+
+DOUBTFUL = SETTINGS.late_lost + 1.0
+"""... and after one that shows in nothing but silence."""
 
 
 @dataclass
@@ -44,6 +50,7 @@ class Figures:
     overrun: float = 0.0
     waits_while_open: int = 0
     pressed: int = 0
+    reopening: int = 0
     confused: int = 0
     same_generation: int = 0
     new_generation: int = 0
@@ -57,6 +64,7 @@ class Figures:
         self.overrun = max(self.overrun, world.overrun)
         self.waits_while_open += world.waits_while_open
         self.pressed += world.pressed
+        self.reopening = max(self.reopening, world.reopening)
         self.confused += len(world.server.confused)
 
 
@@ -74,6 +82,21 @@ def stop_for_a_while(world: World) -> None:
     world.server.mute = True
     for _ in range(6):
         world.step()
+    world.server.mute = False
+
+
+def fill_the_queue(world: World) -> None:
+    """The server reads nothing until the transport takes no message; then it reads on at once."""
+    world.server.mute = True
+    world.sleep(STEP_TIME)
+    refused = world.counters.refused_sends
+    for _ in range(20):
+        for request in world.requests.values():
+            request.grow()
+        world.submit(depth=0)
+        world.turn()
+        if world.counters.refused_sends > refused:
+            break
     world.server.mute = False
 
 
@@ -114,10 +137,15 @@ LATE: dict[str, Scenario] = {
 }
 """Afterwards every request is in the generation it was in."""
 
-LOST: dict[str, Scenario] = {
+SILENT: dict[str, Scenario] = {
     "advance lost": lose_an_advance,
     "answers of the generation before": answer_after_reopening,
+}
+
+LOST: dict[str, Scenario] = {
+    **SILENT,
     "server restarted": restart,
+    "control queue full": fill_the_queue,
     "connections cut": lambda w: w.network.cut(w.channel),
     "control connection cut": lambda w: w.network.cut(w.channel, Lane.CONTROL),
     "bulk connection cut": lambda w: w.network.cut(w.channel, Lane.BULK),
@@ -138,7 +166,7 @@ def play(figures: Figures, name: str, scenario: Scenario, at: int, lost: bool) -
     world.step()
     drafts = {request: request.drafts for request in requests}
     begun = world.clock()
-    resumed(world, requests, drafts, name, at, figures)
+    resumed(world, requests, drafts, name, at, figures, DOUBTFUL if name in SILENT else PROMPT)
     figures.slowest = max(figures.slowest, world.clock() - begun)
     figures.scenarios[name] += 1
     for request in requests:
@@ -152,9 +180,15 @@ def play(figures: Figures, name: str, scenario: Scenario, at: int, lost: bool) -
 
 
 def resumed(
-    world: World, requests: list[Request], drafts: dict[Request, int], name: str, at: int, figures: Figures
+    world: World,
+    requests: list[Request],
+    drafts: dict[Request, int],
+    name: str,
+    at: int,
+    figures: Figures,
+    within: float,
 ) -> None:
-    until = world.clock() + HEALING
+    until = world.clock() + within
     while any(request.drafts <= drafts[request] for request in requests) and world.clock() < until:
         world.step()
     if world.clock() >= until:
@@ -175,7 +209,7 @@ def mixture(figures: Figures, seed: int) -> None:
     """A random run: any scenario at any time, on either kind of deadline."""
     random = Random(seed)
     world = World(seed=seed, settings=random.choice([IMPATIENT, SETTINGS, CRAMPED]))
-    requests = [world.start(random.choice([0, 8, 150])) for _ in range(random.randint(1, 6))]
+    requests = [world.start(random.choice([0, 8, 150])) for _ in range(random.randint(1, 10))]
     scenarios = [*LATE.values(), *LOST.values()]
     for _ in range(30):
         if random.random() < 0.3:
@@ -191,7 +225,7 @@ def mixture(figures: Figures, seed: int) -> None:
     world.server.service = 0.004
     for link in world.channel.links.values():
         link.script.clear()
-    resumed(world, requests, {r: r.drafts for r in requests}, "mixture", seed, figures)
+    resumed(world, requests, {r: r.drafts for r in requests}, "mixture", seed, figures, HEALING)
     figures.scenarios["random mixture"] += 1
     figures.add(world)
 
@@ -210,10 +244,12 @@ def main() -> int:
 
     for name, count in figures.scenarios.items():
         print(f"  {name:32} {count:5} runs")
+    most = SETTINGS.reopen_in_flight
     bars = [
         ("stale applications", figures.stale, figures.stale == 0, "0"),
         ("longest wait past a deadline, s", figures.overrun, figures.overrun <= 1e-9, "0"),
         ("waits while the breaker was open", figures.waits_while_open, not figures.waits_while_open, "0"),
+        ("opened again at once, at most", figures.reopening, 0 < figures.reopening <= most, f"{most}"),
         ("asked again before it caught up", figures.pressed, not figures.pressed, "0"),
         ("rules broken towards the server", figures.confused, not figures.confused, "0"),
         (
@@ -228,7 +264,7 @@ def main() -> int:
             not figures.wrong_generation,
             "all after lost",
         ),
-        ("not resumed", len(figures.not_resumed), not figures.not_resumed, "0"),
+        ("not resumed in time", len(figures.not_resumed), not figures.not_resumed, "0"),
     ]
     for name, value, _, bar in bars:
         print(f"{name:36} {value:>8g}   bar: {bar}")

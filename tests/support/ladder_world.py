@@ -101,7 +101,10 @@ class World:
         """Greatest time waited."""
         self.waits_while_open = 0
         self.pressed = 0
-        """Drafts asked of a server that was late and has answered nothing since."""
+        """Drafts asked of a server that was late and has answered nothing since, or that has not answered the
+        new opening yet."""
+        self.reopening = 0
+        """Most requests whose new opening was not answered."""
         self.outcomes: list[Outcome] = []
         self._names = itertools.count()
 
@@ -186,7 +189,10 @@ class World:
         for request, outcome in zip(chosen, step.outcomes, strict=True):
             request.reported = len(request.tokens)
             state = self.state(request)
-            self.pressed += outcome is None and request.late == (state.generation, state.answered)
+            unanswered = state.generation > 0 and state.answered < 0
+            stuck = request.late == (state.generation, state.answered)
+            self.pressed += outcome is None and (unanswered or stuck)
+        self.reopening = max(self.reopening, len(self.session.ladder.reopening))
         return Pending(self.shared, step, submissions)
 
     def take(self, pending: Pending, check: bool = True) -> dict[int, Outcome]:

@@ -384,6 +384,7 @@ def test_a_message_that_cannot_be_sent_opens_the_breaker_until_the_queue_drains(
     while not w.counters.refused_sends:
         w.step(depth=0)
     assert w.session.ladder.breaker.cause is Cause.REFUSED_SEND
+    assert not w.state(request).open, "lost at once, not when its next advance cannot be sent either"
     assert reason(only(w.step())) is Reason.OPEN
     w.server.mute = False
     w.until_drafted(request)
