@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sidedraft.engine import Engine, InFlight, Work
+from sidedraft.engine.storage import RowStorage
 from sidedraft.wire.advance import Advance, Answer, Outcome
 from support.engine_client import Client, Request, make_engine, random_aux, same_bits
 from support.engine_model import EngineModel, ModelRequest
@@ -50,21 +51,31 @@ def rows_from(draft: FakeDraft, aux: dict[int, bytes]) -> torch.Tensor:
     )
 
 
-def watch_writes(engine: Engine) -> None:
-    """No slot is written twice at once, nor the null block; no memory is handed out while in use."""
-    write, take, pool = engine._storage.write, engine._pool.take, engine._pool
+def watch_memory(engine: Engine) -> None:
+    """No slot is written twice at once, nor the null block; no memory is handed out while it is written or
+    read by a launch under way."""
+    write, gather = engine._storage.write, engine._scratch.gather
+    pool, take = engine._pool, engine._pool.take
+    read: dict[int, set[int]] = {}
 
     def checked_write(slots: torch.Tensor, rows: torch.Tensor) -> None:
         assert len(slots.unique()) == len(slots)
         assert int(slots.min()) >= BLOCK
         write(slots, rows)
 
+    def noted_gather(storage: RowStorage, batch: int, columns: int, query_rows: int) -> tuple:
+        blocks = engine._scratch._host_slots[: batch * columns] // BLOCK
+        read.setdefault(pool.launched, set()).update(blocks.tolist())
+        return gather(storage, batch, columns, query_rows)
+
     def checked_take() -> int | None:
         block = take()
         assert block is None or pool.used[block] <= pool.finished
+        assert not any(block in blocks for launch, blocks in read.items() if launch > pool.finished)
         return block
 
     engine._storage.write = checked_write
+    engine._scratch.gather = noted_gather
     pool.take = checked_take
 
 
@@ -108,7 +119,7 @@ class Simulation:
         self.engine = make_engine(
             self.draft, blocks=blocks, block_size=BLOCK, requests=MAX_REQUESTS, window=window
         )
-        watch_writes(self.engine)
+        watch_memory(self.engine)
         self.client = Client(self.engine)
         self.model = EngineModel(BLOCK, window)
         self.pairs: list[Pair] = []
@@ -269,6 +280,8 @@ class Simulation:
     def check_blocks(self) -> None:
         """Every block is free, kept, pinned or held by exactly those whose tables name it."""
         pool, requests = self.engine._pool, list(self.engine._requests._open.values())
+        if self.exact:
+            assert pool.published == len(self.model.published)
         held = Counter(int(block) for request in requests for block in request.table.blocks if block)
         assert len(held) == self.engine.stats().blocks_held
         assert all(pool._references[block] == count for block, count in held.items())
