@@ -235,3 +235,17 @@ def test_launches_finish_in_order(client: Client) -> None:
     assert one.ready
     client.engine.finish(one)
     client.engine.finish(two)
+
+
+def test_a_work_of_an_older_generation_is_refused_even_when_it_comes_late_to_the_engine(
+    client: Client,
+) -> None:
+    old = client.open()
+    client.step(old.advance(text(10)))
+    [late] = client.sequencer.push(old.advance(text(12)[10:]))  # released, and overtaken on its way
+    new = client.open(text(10), of=old)
+    client.step(new.advance(text(11)[10:]))
+    [answer] = client.engine.step([late])
+    assert (answer.outcome, answer.error) == (Outcome.REFUSED, Code.STALE_GENERATION)
+    [answer] = client.step(new.advance(text(13)[11:], depth=2))
+    assert (answer.outcome, answer.committed) == (Outcome.DRAFTED, 13)

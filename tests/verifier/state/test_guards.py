@@ -6,6 +6,7 @@ import subprocess
 import sys
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -238,6 +239,28 @@ def test_an_answer_that_stands_for_a_lost_one_is_no_sample_of_latency() -> None:
     talk.answer([], outcome=Remote.INGESTED, number=1, now=0.7)
     assert talk.session.ladder.patience.median is None
     assert not talk.session.ladder.requests["r"].behind
+
+
+def test_only_a_heartbeat_sent_after_a_refused_message_shows_that_messages_pass_again() -> None:
+    talk = Talk()
+    session = talk.session
+
+    def beat(now: float) -> int:
+        session.tick(now)
+        while not isinstance(item := session.outbox.next(now), m.Heartbeat):
+            assert item is not None
+        session.outbox.sent(now, item)
+        return item.serial
+
+    before = beat(0.2)
+    session.refused(0.3, m.Heartbeat(session=11, epoch=22, serial=before))
+    pulse = m.Pulse(session=11, epoch=22, serial=before, progress=0, queued=0, phase="ready")
+    talk.say(pulse, 0.31)
+    assert session.ladder.blocked
+    assert session.ladder.breaker.cause is Cause.REFUSED_SEND
+    talk.say(msgspec.structs.replace(pulse, serial=beat(0.41)), 0.42)
+    assert not session.ladder.blocked
+    assert session.ladder.breaker.closed
 
 
 def test_buffers_under_way_are_not_used_again_when_the_session_ends() -> None:

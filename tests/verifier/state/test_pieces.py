@@ -112,6 +112,8 @@ def test_credit_is_never_exceeded_and_frees_buffers_oldest_first(data: st.DataOb
                 sent.append((size, f"buffer {index}"))
                 owed.append(size)
         assert sum(owed) <= 100
+        returned = sum(size for size, _ in sent) - sum(owed)
+        assert sum(size for size, _ in sent[: len(free)]) <= returned, "freed before it was acknowledged"
         assert free == [name for _, name in sent][: len(free)]
     while owed:
         free += credit.give(owed.pop())
