@@ -26,8 +26,8 @@ START_SECONDS = 90.0
 SESSION_SECONDS = 10.0
 DEADLINE, LOST = 2.0, 10.0
 """Seconds until a draft is late and a request lost: patient, since two cores do everything here."""
-THREADS = """threads of the target, in both arms (default: 1, as the server has one; more than there are idle cores
-wait for each other)"""
+THREADS = """threads of the target, in both arms (default: 1, as the server has one; more than there are
+idle cores wait for each other)"""
 
 SERVER_FLAGS = ("--threads", "1", "--kv-memory", "64MiB", "--max-requests", "4", "--dtype", "float32")
 
