@@ -37,7 +37,7 @@ def has_nvidia_driver() -> bool:
 
 
 def install_torch() -> bool:
-    """The CPU build where pip is configured to find one, else from PyTorch's index, else the default build."""
+    """The CPU build where pip is set up to find one, else from PyTorch's index, else the default build."""
     wanted = os.environ.get("SIDEDRAFT_TORCH", "")
     if has_torch() or wanted == "skip":
         return True
@@ -55,7 +55,7 @@ def install_torch() -> bool:
 
 
 def main() -> int:
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - a newcomer may have less than is needed
         found = ".".join(map(str, sys.version_info[:3]))
         print(
             f"setup: Python >= 3.11 is needed, this is {found}; run: make PYTHON=python3.11", file=sys.stderr
