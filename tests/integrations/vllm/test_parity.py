@@ -37,7 +37,7 @@ def test_a_trained_dspark_draft(tmp_path: Path) -> None:
     prompts = demo_prompts("held-out", 3, pair.target) + demo_prompts("unrelated", 1, pair.target)
     found = parity(pair, greedily(prompts, 32), tmp_path)
     assert found.ok, found
-    assert found.accepted > found.tokens / 3
+    assert found.accepted > found.blocks  # an unrelated prompt, in which nothing is accepted, has most blocks
 
 
 def test_a_random_dflash_draft(tmp_path: Path) -> None:
