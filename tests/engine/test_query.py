@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidedraft import engine
 from sidedraft.engine import plan_memory
 from sidedraft.engine.blocks import BlockPool
 from sidedraft.engine.buckets import batch_bucket, context_bucket
@@ -16,6 +22,8 @@ from sidedraft.engine.table import RowTable
 from sidedraft.wire.advance import Outcome
 from support.engine_client import Client, make_engine, text
 from support.fake_draft import FakeDraft
+
+ENGINE = str(Path(engine.__file__).parent)
 
 
 @given(st.integers(1, 1 << 20))
@@ -106,3 +114,35 @@ def test_no_shape_of_a_pass_depends_on_values(depth: int) -> None:
     for size in (3, 60):
         client.step(client.open().advance(text(size, seed=size), depth=depth))
     assert seen[0] == seen[1]
+
+
+def lines_run(step: Callable[[], object]) -> int:
+    """Lines of the engine's own code that a call runs, each as often as it runs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace if ENGINE in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        step()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_no_line_runs_once_a_row_of_the_context_or_of_an_advance() -> None:
+    client = Client(make_engine(FakeDraft(), blocks=4, block_size=2048, memory=8 << 20))
+    asks, advances = [], []
+    for rows in (128, 2000):  # of one block each
+        request = client.open()
+        opening = request.advance(text(rows))
+        works = client.sequencer.push(opening)
+        advances.append(lines_run(lambda works=works: client.engine.step(works)))
+        works = client.sequencer.push(request.no_rows(text(0), depth=2))
+        asks.append(lines_run(lambda works=works: client.engine.step(works)))
+    assert asks[0] == asks[1]
+    assert advances[0] == advances[1]

@@ -10,10 +10,12 @@ import pytest
 from sidedraft.settings import VerifierSettings
 from sidedraft.transport.base import Lane
 from sidedraft.transport.fake import DROP, DUPLICATE, Direction, Faults, delayed, overtaken
+from sidedraft.verifier import submitting
 from sidedraft.verifier.state.breaker import BreakerState, Cause
 from sidedraft.verifier.state.outcome import Draft, NoDraft, Outcome, Reason
+from sidedraft.wire.batch import AdvanceBatch
 from support.ladder_world import IMPATIENT, MAX_DEPTH, SETTINGS, STEP_TIME, Request, World
-from support.model_server import LIMITS
+from support.model_server import LIMITS, Peer
 
 UP, DOWN = Direction.UP, Direction.DOWN
 IMPATIENT_DEADLINE = 0.02 + 1e-9
@@ -293,6 +295,26 @@ def test_a_step_in_time_between_late_ones_keeps_the_breaker_closed() -> None:
     assert w.counters.late > 0
     assert w.counters.breaker_opened == 0
     assert_honest(w)
+
+
+def test_a_proposal_carries_what_is_left_of_its_deadline() -> None:
+    w = world()
+    (request,) = w.requests.values()
+    request.grow()
+    budgets = []
+
+    class Ready:
+        def query(self) -> bool:
+            w.clock.advance_to(w.clock() + 0.005)
+            return True
+
+    def noting(peer: Peer, batch: AdvanceBatch, credit: int) -> None:
+        budgets.append(batch.budget_us)
+
+    w.server._work = noting
+    submitting.submit(w.shared, [w.submission(request)], Ready())
+    w.sleep(0.01)
+    assert budgets == [pytest.approx(15_000, abs=1)]
 
 
 @pytest.mark.parametrize("later", [None, 10.0])

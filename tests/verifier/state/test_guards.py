@@ -231,6 +231,14 @@ def test_a_probe_counts_only_when_it_is_answered_within_its_budget(after: float,
     assert talk.session.ladder.breaker.closed is closed
 
 
+def test_a_late_answer_is_no_draft_but_a_sample_of_latency() -> None:
+    """Else a server that has become slower than the deadline could never move it."""
+    talk = Talk()
+    talk.session.tick(0.5)
+    assert reason(talk.answer(now=0.7)) is Reason.LATE
+    assert talk.session.ladder.patience.median == pytest.approx(0.7)
+
+
 def test_an_answer_that_stands_for_a_lost_one_is_no_sample_of_latency() -> None:
     talk = Talk()
     talk.session.ladder.expire(0.5, talk.step)
