@@ -194,7 +194,7 @@ class Server(_Process):
     def metrics(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for line in self._get("/metrics").splitlines():
-            if line and not line.startswith("#"):
+            if line and not line.startswith("#") and "_created{" not in line:
                 name, _, value = line.rpartition(" ")
                 name, _, labels = name.partition("{")
                 name = name.removesuffix("_total")
