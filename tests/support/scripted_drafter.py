@@ -48,6 +48,8 @@ class ScriptedDrafter:
                 raise AssertionError(f"{one.first}, {one.tokens} does not continue {len(told.tokens)} tokens")
             if one.rows is None or one.rows_at != one.first or len(one.rows) != len(one.tokens):
                 raise AssertionError("every accepted token must come with its row")
+            if one.private or one.context_key:
+                raise AssertionError("tokens alone determine the context: it is to be shared")
             if told.released:
                 raise AssertionError("reported after its release")
             told.tokens += list(one.tokens)
