@@ -20,7 +20,8 @@ from support.vllm_parity import (
     trained_dspark,
 )
 
-pytestmark = [needs_vllm, pytest.mark.slow]
+# Long: on a machine so busy that the verifier starves past the lease, a step goes without drafts.
+pytestmark = [needs_vllm, pytest.mark.long]
 
 
 def parity(pair: Pair, batch: list[Request], folder: Path) -> Parity:
