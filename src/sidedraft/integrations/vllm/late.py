@@ -1,4 +1,4 @@
-"""Do something to a module once it is imported, without importing it."""
+"""Change a module of somebody else's: once it is imported, without importing it, and no more than once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 Action = Callable[[ModuleType], None]
+
+_MARK = "_sidedraft_wraps"
+"""Attribute of a wrapper: the original."""
 
 
 class _Finder(MetaPathFinder):
@@ -58,6 +62,16 @@ def when_imported(name: str, action: Action) -> None:
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.waiting.setdefault(name, []).append(action)
+
+
+def replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
+    """Set `owner.name` to `wrap(original)`, unless a wrapper of ours is there already."""
+    original = getattr(owner, name)
+    if hasattr(original, _MARK):
+        return
+    wrapper = wrap(original)
+    setattr(wrapper, _MARK, original)
+    setattr(owner, name, wrapper)
 
 
 def _is_loading(module: ModuleType) -> bool:

@@ -16,13 +16,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sidedraft.integrations.vllm import contract, versions
-from sidedraft.integrations.vllm.late import when_imported
+from sidedraft.integrations.vllm.late import replace, when_imported
 
 if TYPE_CHECKING:
     from sidedraft.integrations.vllm.config import VllmSettings
-
-_MARK = "_sidedraft_wraps"
-"""Attribute of a wrapper: the original."""
 
 _MENTIONS = ("SIDEDRAFT_", "VLLM_K3_D")
 """How variables begin that may configure us; `config.load` knows exactly."""
@@ -82,7 +79,7 @@ def _check_when_configured(module: ModuleType) -> None:
         return __post_init__
 
     if hasattr(module, "VllmConfig"):  # on versions that nobody has looked at, it may have another name
-        _replace(module.VllmConfig, "__post_init__", wrap)
+        replace(module.VllmConfig, "__post_init__", wrap)
 
 
 def _hand_over_speculator(module: ModuleType) -> None:
@@ -98,7 +95,7 @@ def _hand_over_speculator(module: ModuleType) -> None:
 
         return init_speculator
 
-    _replace(module, "init_speculator", wrap)
+    replace(module, "init_speculator", wrap)
 
 
 def _hand_over_depth(module: ModuleType) -> None:
@@ -114,16 +111,7 @@ def _hand_over_depth(module: ModuleType) -> None:
 
         return __init__
 
-    _replace(module.Scheduler, "__init__", wrap)
-
-
-def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name)
-    if hasattr(original, _MARK):
-        return
-    wrapper = wrap(original)
-    setattr(wrapper, _MARK, original)
-    setattr(owner, name, wrapper)
+    replace(module.Scheduler, "__init__", wrap)
 
 
 def _vllm_version() -> str:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidedraft.integrations.vllm.identity import UNKNOWN, Identity, identify
+from sidedraft.integrations.vllm.late import replace
 
 _log = logging.getLogger(__name__)
 
 Release = Callable[[Iterable[Hashable]], None]
-
-_MARK = "_sidedraft_wraps"
 
 
 @dataclass(slots=True, eq=False)
@@ -113,19 +112,18 @@ def announce_new_requests(runner_class: Any) -> None:
 
     The request table is told no more of a request than its tokens.
     """
-    original = runner_class.add_requests
-    if hasattr(original, _MARK):
-        return
 
-    @functools.wraps(original)
-    def add_requests(self: Any, scheduler_output: Any) -> Any:
-        announce = getattr(self.speculator, "announce", None)
-        if announce is not None:
-            _safely(announce, scheduler_output.scheduled_new_reqs)
-        return original(self, scheduler_output)
+    def wrap(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        @functools.wraps(original)
+        def add_requests(self: Any, scheduler_output: Any) -> Any:
+            announce = getattr(self.speculator, "announce", None)
+            if announce is not None:
+                _safely(announce, scheduler_output.scheduled_new_reqs)
+            return original(self, scheduler_output)
 
-    setattr(add_requests, _MARK, original)
-    runner_class.add_requests = add_requests
+        return add_requests
+
+    replace(runner_class, "add_requests", wrap)
 
 
 def _safely(action: Callable[[Any], None], argument: Any) -> None:
