@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from transformers import AutoTokenizer
+from sidedraft.targets.text import load_tokenizer
 
 Prompt = str | list[int]
 """Text, or token ids that need no tokenizer."""
@@ -29,10 +28,7 @@ class Text:
 
     def __init__(self, directory: Path) -> None:
         """Raises ValueError when the folder holds none that transformers knows."""
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-        except (OSError, ValueError, ImportError, KeyError) as error:
-            raise ValueError(f"target {directory}: no usable tokenizer there: {error}") from error
+        self._tokenizer = load_tokenizer(directory)
 
     def encode(self, prompt: str, *, chat: bool = False) -> list[int]:
         """Token ids; with `chat`, the prompt becomes a user's message in the target's own chat template."""
