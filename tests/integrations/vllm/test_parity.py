@@ -20,7 +20,7 @@ from support.vllm_parity import (
     trained_dspark,
 )
 
-# Long: on a machine so busy that the verifier starves past the lease, a step goes without drafts.
+# Long: once, on an overloaded machine, a step went without drafts; the cause is not known yet.
 pytestmark = [needs_vllm, pytest.mark.long]
 
 
