@@ -20,24 +20,18 @@ from sidedraft.transport.fake.connection import Connection, Wires
 from sidedraft.transport.fake.faults import Direction, Link
 
 
-class FakeChannel:
-    """The verifier's end."""
+class _End:
+    """What both ends are: an inbox that the network fills and `poll` empties."""
 
-    def __init__(self, wires: Wires, address: str, links: dict[tuple[Lane, Direction], Link]) -> None:
+    _receives: Direction
+    _name: str
+    """In errors: what of the address is closed."""
+
+    def __init__(self, wires: Wires, address: str) -> None:
         self.address = address
-        self.links = links
-        """Faults and scripts by lane and direction."""
-        self.connections: dict[Lane, Connection] = {}
         self.closed = False
         self._wires = wires
         self._inbox: deque[tuple[Connection, Event]] = deque()
-
-    def send(self, lane: Lane, frames: Sequence[Frame], *, copy: bool = True) -> bool:
-        """See `base.Channel`. The fake always copies."""
-        check_frames(frames)
-        self._settle()
-        connection = self.connections.get(lane)
-        return connection is not None and self._wires.transmit(connection, Direction.UP, frames)
 
     def poll(self, timeout: float) -> list[Event]:
         """What is due by the clock. Never waits: time moves only when the test moves it."""
@@ -46,12 +40,37 @@ class FakeChannel:
         while self._inbox:
             connection, event = self._inbox.popleft()
             if isinstance(event, Received):
-                connection.queued[Direction.DOWN] -= 1
+                connection.queued[self._receives] -= 1
             events.append(event)
         return events
 
     def wake(self) -> None:
         """Nothing to do: `poll` never waits."""
+
+    def _settle(self) -> None:
+        if self.closed:
+            raise TransportError(f"the {self._name} {self.address} is closed")
+        self._wires.settle()
+
+
+class FakeChannel(_End):
+    """The verifier's end."""
+
+    _receives = Direction.DOWN
+    _name = "channel to"
+
+    def __init__(self, wires: Wires, address: str, links: dict[tuple[Lane, Direction], Link]) -> None:
+        super().__init__(wires, address)
+        self.links = links
+        """Faults and scripts by lane and direction."""
+        self.connections: dict[Lane, Connection] = {}
+
+    def send(self, lane: Lane, frames: Sequence[Frame], *, copy: bool = True) -> bool:
+        """See `base.Channel`. The fake always copies."""
+        check_frames(frames)
+        self._settle()
+        connection = self.connections.get(lane)
+        return connection is not None and self._wires.transmit(connection, Direction.UP, frames)
 
     def close(self) -> None:
         """The same, seen from the other end, as the death of the process."""
@@ -75,22 +94,17 @@ class FakeChannel:
         """Called by the network: a message has arrived."""
         self._inbox.append((connection, Received(connection.lane, frames)))
 
-    def _settle(self) -> None:
-        if self.closed:
-            raise TransportError(f"the channel to {self.address} is closed")
-        self._wires.settle()
 
-
-class FakeListener:
+class FakeListener(_End):
     """The server's end. As with the real one, a peer is known from its first message on."""
 
+    _receives = Direction.UP
+    _name = "listener at"
+
     def __init__(self, wires: Wires, address: str) -> None:
-        self.address = address
+        super().__init__(wires, address)
         self.connections: dict[tuple[PeerId, Lane], Connection] = {}
-        self.closed = False
-        self._wires = wires
         self._known: set[Connection] = set()
-        self._inbox: deque[tuple[Connection, Event]] = deque()
 
     def send(self, peer: PeerId, lane: Lane, frames: Sequence[Frame]) -> bool:
         """See `base.Listener`."""
@@ -98,20 +112,6 @@ class FakeListener:
         self._settle()
         connection = self.connections.get((peer, lane))
         return connection is not None and self._wires.transmit(connection, Direction.DOWN, frames)
-
-    def poll(self, timeout: float) -> list[Event]:
-        """What is due by the clock. Never waits: time moves only when the test moves it."""
-        self._settle()
-        events: list[Event] = []
-        while self._inbox:
-            connection, event = self._inbox.popleft()
-            if isinstance(event, Received):
-                connection.queued[Direction.UP] -= 1
-            events.append(event)
-        return events
-
-    def wake(self) -> None:
-        """Nothing to do: `poll` never waits."""
 
     def drop(self, peer: PeerId, lane: Lane) -> None:
         """See `base.Listener`. The peer's channel sees the connection end, and reconnects."""
@@ -145,8 +145,3 @@ class FakeListener:
             self._known.add(connection)
             self._inbox.append((connection, Connected(connection.lane, connection.peer)))
         self._inbox.append((connection, Received(connection.lane, frames, connection.peer)))
-
-    def _settle(self) -> None:
-        if self.closed:
-            raise TransportError(f"the listener at {self.address} is closed")
-        self._wires.settle()
