@@ -25,7 +25,7 @@ class _End:
 
     _receives: Direction
     _name: str
-    """In errors: what of the address is closed."""
+    """In errors, before the address."""
 
     def __init__(self, wires: Wires, address: str) -> None:
         self.address = address
