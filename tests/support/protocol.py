@@ -185,6 +185,7 @@ timings = st.builds(
     propose=durations,
     server=durations,
     batch=st.integers(0, MAX_BATCH),
+    slices=st.one_of(st.just(msgspec.UNSET), ids),
 )
 answer_batches = st.builds(
     AnswerBatch,

@@ -152,7 +152,7 @@ def test_without_a_common_minor_there_is_no_session(ours, theirs):
 
 def test_another_major_is_refused_even_if_its_hello_can_be_read():
     found = refused(Code.VERSION, hello(protocol=2, minors=(0, 0)))
-    assert (found.ours, found.theirs) == ("1, minors 0 to 1", "2, minors 0 to 0")
+    assert (found.ours, found.theirs) == ("1, minors 0 to 2", "2, minors 0 to 0")
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_one_row_must_fit_into_a_bulk_frame(most, fits):
 
 
 WRONG_WELCOMES = [
-    ("minor", 2),
+    ("minor", 3),
     ("row_format", "f16"),
     ("row_format", "novel"),
     ("max_depth", 5),

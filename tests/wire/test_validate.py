@@ -287,4 +287,4 @@ def test_the_scalars_of_a_batch_have_ranges(field):
 
 
 def test_timings_default_to_nothing_measured():
-    assert msgspec.structs.astuple(Timings()) == (0, 0, 0, 0, 0)
+    assert msgspec.structs.astuple(Timings()) == (0, 0, 0, 0, 0, msgspec.UNSET)

@@ -6,8 +6,18 @@ import msgspec
 import pytest
 
 from sidedraft.wire import messages as m
+from sidedraft.wire.advance import Answer, Outcome
+from sidedraft.wire.batch import Timings
 from sidedraft.wire.errors import Code, WireError
-from sidedraft.wire.versions import ADDED, Since, check_agreed, common_features, common_minor, understood
+from sidedraft.wire.versions import (
+    ADDED,
+    Since,
+    as_agreed,
+    check_agreed,
+    common_features,
+    common_minor,
+    understood,
+)
 from support import protocol as p
 
 
@@ -56,9 +66,9 @@ def test_a_field_that_is_not_set_leaves_no_trace_in_the_bytes():
 
 
 def test_everything_added_belongs_to_a_minor_that_is_spoken():
-    assert (m.MINOR_LOWEST, m.MINOR_HIGHEST) == (0, 1)
+    assert (m.MINOR_LOWEST, m.MINOR_HIGHEST) == (0, 2)
     sinces = [since for fields in ADDED.values() for since in fields.values()]
-    assert {since.minor for since in sinces if not since.feature} <= {1}
+    assert {since.minor for since in sinces if not since.feature} <= {1, 2}
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [((0, 0), (0, 1)), ((0, 1), (0, 0))])
@@ -73,11 +83,29 @@ def test_a_report_is_refused_at_both_ends_when_one_of_them_is_of_minor_0(ours, t
             use()
 
 
-def test_a_peer_of_minor_1_takes_reports_and_hears_everything_of_minor_0():
+def test_a_peer_of_today_takes_reports_and_hears_everything_of_minor_0():
     verifier, server = p.codecs()
     beat = m.Heartbeat(session=p.SESSION, epoch=p.EPOCH, serial=1)
     for message in (p.REPORT, beat):
         assert server.decode(verifier.encode(message)) == message
+
+
+def test_slices_are_counted_in_sessions_of_minor_2_only():
+    timings = Timings(queue=3, slices=1)
+    answer = Answer(1, 0, 0, Outcome.INGESTED)
+    older = p.agreement(msgspec.structs.replace(p.HELLO, minors=(0, 1)))
+    assert older.minor == 1
+    verifier, server = p.codecs(older)
+    frames = p.codecs()[1].encode(p.answers_of(answer, timings=timings))
+    assert p.codecs()[0].decode(frames).timings == timings
+    with pytest.raises(WireError, match="slices is present, expected absent: minor 2 was not agreed"):
+        verifier.decode(frames)
+    with pytest.raises(WireError, match="slices is present, expected absent: minor 2 was not agreed"):
+        server.encode(p.answers_of(answer, timings=timings))
+    said = as_agreed(timings, older.minor, older.features)
+    assert said == Timings(queue=3)
+    assert verifier.decode(server.encode(p.answers_of(answer, timings=said))).timings == said
+    assert as_agreed(timings, 2, ()) == timings
 
 
 def test_both_ends_check_what_they_send_and_what_they_receive(monkeypatch):
@@ -87,12 +115,12 @@ def test_both_ends_check_what_they_send_and_what_they_receive(monkeypatch):
     frames = verifier.encode(beat)
     monkeypatch.setattr("sidedraft.wire.codec.check_agreed", _with_heartbeat_added)
     for use in (lambda: server.decode(frames), lambda: verifier.encode(beat)):
-        with pytest.raises(WireError, match="heartbeat is present, expected absent: minor 2"):
+        with pytest.raises(WireError, match="heartbeat is present, expected absent: minor 3"):
             use()
 
 
 def _with_heartbeat_added(message, minor, features):
-    check_agreed(message, minor, features, {m.Heartbeat: {"": Since(minor=2)}})
+    check_agreed(message, minor, features, {m.Heartbeat: {"": Since(minor=3)}})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from sidedraft.wire.advance import Advance, Answer, Outcome
 from sidedraft.wire.errors import WireError
@@ -31,6 +31,9 @@ class Timings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """From arrival until the answer was handed to the transport: the longest in the batch."""
     batch: int = 0
     """Proposals that shared the query pass (a count)."""
+    slices: int | UnsetType = UNSET
+    """Since minor 2: ingest slices that ran while a proposal waited for its forward, the most in the batch (a
+    count). It waits from its arrival on, or from the end of its own request's earlier rows."""
 
 
 @dataclass(slots=True, eq=False)

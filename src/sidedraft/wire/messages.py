@@ -19,7 +19,7 @@ PROTOCOL = 1
 """Major version. Peers of different majors refuse each other."""
 
 MINOR_LOWEST = 0
-MINOR_HIGHEST = 1
+MINOR_HIGHEST = 2
 
 Names = Annotated[tuple[str, ...], Meta(max_length=MAX_LIST)]
 Taps = Annotated[tuple[int, ...], Meta(max_length=MAX_TAPS)]

@@ -11,6 +11,7 @@ from itertools import pairwise
 from types import MappingProxyType
 
 import msgspec
+from msgspec import UNSET
 
 from sidedraft.wire import messages as m
 from sidedraft.wire.batch import Advances, Answers, Timings
@@ -79,6 +80,7 @@ RANGES: Mapping[type[msgspec.Struct], Ranges] = MappingProxyType(
         Timings: {
             **dict.fromkeys(("queue", "ingest", "propose", "server"), (0, MAX_MICROSECONDS)),
             "batch": (0, MAX_BATCH),
+            "slices": (0, MAX_ID),
         },
         Advances: {**_SERIAL, "budget_us": (0, MAX_MICROSECONDS)},
         Answers: _SERIAL,
@@ -124,7 +126,8 @@ def check(message: msgspec.Struct) -> None:
 def _check_ranges(struct: msgspec.Struct, where: str) -> None:
     for field, (low, high) in RANGES.get(type(struct), {}).items():
         value = getattr(struct, field)
-        _require(low <= value <= high, f"{where}.{field}", value, f"{low} to {high}")
+        if value is not UNSET:
+            _require(low <= value <= high, f"{where}.{field}", value, f"{low} to {high}")
 
 
 def _check_hello(hello: m.Hello) -> None:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from sidedraft.wire import messages as m
+from sidedraft.wire.batch import Timings
 from sidedraft.wire.errors import Code, WireError
 
 
@@ -32,10 +35,17 @@ class Since:
         return f"feature {self.feature}" if self.feature else f"minor {self.minor}"
 
 
+Part = TypeVar("Part", bound=msgspec.Struct)
+
 Added = Mapping[type[msgspec.Struct], Mapping[str, Since]]
 """Message type -> field -> since when; the field name "" stands for the message itself."""
 
-ADDED: Added = MappingProxyType({m.Report: {"": Since(minor=1)}})
+ADDED: Added = MappingProxyType(
+    {
+        m.Report: {"": Since(minor=1)},
+        Timings: {"slices": Since(minor=2)},
+    }
+)
 """Everything that is not in minor 0."""
 
 
@@ -61,13 +71,27 @@ def understood(
 def check_agreed(
     message: msgspec.Struct, minor: int, features: Collection[str], added: Added = ADDED
 ) -> None:
-    """Refuse a message that uses what was not agreed.
+    """Refuse a message that uses what was not agreed, in itself or in a struct that it contains.
 
     Raises:
         WireError: `malformed`, naming the field and what it belongs to.
     """
     for field, since in added.get(type(message), {}).items():
-        used = field == "" or getattr(message, field) is not msgspec.UNSET
+        used = field == "" or getattr(message, field) is not UNSET
         if used and not since.allowed(minor, features):
             name = field or str(type(message).__struct_config__.tag)
             raise WireError(Code.MALFORMED, name, "present", f"absent: {since} was not agreed")
+    for field in message.__struct_fields__:
+        part = getattr(message, field)
+        if isinstance(part, msgspec.Struct):
+            check_agreed(part, minor, features, added)
+
+
+def as_agreed(part: Part, minor: int, features: Collection[str], added: Added = ADDED) -> Part:
+    """The same, without the fields that were not agreed."""
+    beyond = {
+        field: UNSET
+        for field, since in added.get(type(part), {}).items()
+        if not since.allowed(minor, features)
+    }
+    return msgspec.structs.replace(part, **beyond) if beyond else part
