@@ -39,7 +39,7 @@ def main() -> int:
     prefix = encode(prompts.prefix)
     ids = [encode(prompts.prefix + text + prompts.suffix) for text in prompts.prompts]
     options = Options(max_new_tokens=150, depth=DEPTH, eos=target.stop_tokens, batch=8)
-    patience = VerifierSettings(deadline=DEADLINE, late_lost=10 * DEADLINE)
+    patience = VerifierSettings(deadline=DEADLINE)
     with serving(DEMO / "draft", folder, ("--threads", "2", "--kv-memory", "256MiB")) as server:
         server.wait_ready(120)
         with connect(server.address, target, folder, draft, settings=patience) as drafter:

@@ -67,7 +67,7 @@ def run_verifier(address: str, verifier: int, found: dict[tuple[int, int], list[
         max_position=4096,
         label=f"verifier-{verifier}",
     )
-    with Drafter(address, facts, VerifierSettings(deadline=60.0, late_lost=60.0)) as drafter:
+    with Drafter(address, facts, VerifierSettings(deadline=60.0)) as drafter:
         assert drafter.wait_connected(60.0)
         for first, end in spans():
             submissions = []

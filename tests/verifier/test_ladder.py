@@ -130,6 +130,19 @@ def test_a_lost_advance_is_lost_after_two_seconds_and_opened_again_by_prefix() -
     assert_honest(w)
 
 
+@pytest.mark.parametrize("busy", [1, 2])
+def test_a_server_is_not_lost_while_a_step_still_waits_for_it(busy: int) -> None:
+    """Its every answer takes longer than `late_lost`, but not longer than the deadline."""
+    w = world(VerifierSettings(deadline=8.0, handshake_timeout=1.0, limits=SETTINGS.limits), requests=2)
+    requests = list(w.requests.values())
+    for _ in range(3):
+        script(w, DOWN, delayed(SETTINGS.late_lost + 1.0))
+        outcomes = w.step(requests[:busy])
+        assert all(isinstance(outcome, Draft) for outcome in outcomes.values())
+    assert w.counters.lost == 0
+    assert_honest(w)
+
+
 def test_work_nobody_asked_about_is_given_up_when_the_whole_session_is_silent() -> None:
     w = world(requests=2)
     first, second = w.requests.values()

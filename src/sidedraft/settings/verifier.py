@@ -30,7 +30,7 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
     """Until `deadline_warmup` proposals were seen."""
     deadline_warmup: Count = 8
     late_lost: Seconds = 2.0
-    """A request that is behind for so long is lost."""
+    """A request that is behind for so long is lost; `lost_after` says when this gives way to `deadline`."""
     reopen_in_flight: Count = 4
     """Lost requests that may be opening again at once."""
     breaker_late_steps: Count = 2
@@ -48,6 +48,14 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
     strict_identity: bool = False
     """Refuse a server whose target is only partly known to be ours."""
     limits: WireLimits = WireLimits()
+
+    @property
+    def lost_after(self) -> float:
+        """Seconds without progress after which a request, or a bulk connection, is given up.
+
+        Whoever waits longer than `late_lost` for a draft does not take the server for lost meanwhile.
+        """
+        return max(self.late_lost, self.deadline or 0.0)
 
     def check(self) -> None:
         if self.deadline_floor > self.deadline_ceiling:

@@ -23,7 +23,7 @@ from sidedraft.verifier.state.step import Ask, Step, Verdict
 from sidedraft.wire.agreement import Agreement
 
 SWEEPS = 8
-"""How many times within `late_lost` the requests are looked over."""
+"""How many times within `lost_after` the requests are looked over."""
 
 
 class Ladder:
@@ -108,7 +108,7 @@ class Ladder:
             self._let_go(now, request)
             self.supersede(now, request, NoDraft(Reason.RELEASED))
             request.close(Phase.RELEASED, NoDraft(Reason.RELEASED))
-            request.retry_at = now + self.settings.late_lost
+            request.retry_at = now + self.settings.lost_after
             if self.agreement is not None and request.session == self.agreement.session:
                 self.leaving[request.wire_id] = request
             else:
@@ -164,7 +164,7 @@ class Ladder:
             self.probe.request.fall_behind(now)
             self.end_probe(now, passed=False)
         if now >= self._sweep_at and self.agreement is not None and not self.blocked:
-            patience = self.settings.late_lost
+            patience = self.settings.lost_after
             self._sweep_at = now + patience / SWEEPS
             stuck = [r for r in self.requests.values() if r.stuck(now, patience, self.heard_at)]
             self.lose(now, stuck, f"no answer for {patience:g} s")

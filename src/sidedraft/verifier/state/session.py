@@ -41,7 +41,7 @@ class Session:
         self.news = News()
         self.ladder = Ladder(settings, random, self.counters, self.news)
         self.link = Link(settings, Backoff(settings.retry_first, settings.retry_cap, random))
-        self.outbox = Outbox(self.ladder, self.counters, settings.late_lost)
+        self.outbox = Outbox(self.ladder, self.counters, settings.lost_after)
         self.pulse: m.Pulse | None = None
         """The server's latest word on itself; its `progress` tells a hung engine from an idle one."""
         self.refusal = ""
