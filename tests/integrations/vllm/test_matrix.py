@@ -49,6 +49,8 @@ class World:
     """The models, a draft server of each family, and what the target says by itself."""
 
     target: Path
+    agreeing: tuple[str, ...]
+    """Families whose draft is often right after prompts of random tokens: made so, not trained."""
     servers: dict[str, ServeProcess]
     addresses: dict[str, str]
     configs: dict[str, Path]
@@ -84,6 +86,7 @@ def real(folder: Path) -> tuple[Path, dict[str, Path]]:
 
 
 MODELS = {"tiny": tiny, "SmolLM2": real}
+AGREEING: dict[str, tuple[str, ...]] = {"tiny": ("dspark",), "SmolLM2": ()}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("matrix")
     target, drafts = MODELS[request.param](folder)
     with contextlib.ExitStack() as stack:
-        found = World(target, {}, {}, {})
+        found = World(target, AGREEING[request.param], {}, {}, {})
         for family, draft in drafts.items():
             place = folder / f"{family}-server"
             place.mkdir()
@@ -164,7 +167,7 @@ def params(model: str, rows: list[Row], mark: pytest.MarkDecorator) -> list[Any]
 @needs_vllm
 @pytest.mark.parametrize(
     ("world", "running", "row"),
-    params("tiny", pairwise(), pytest.mark.long),
+    params("tiny", pairwise(), pytest.mark.slow),
     indirect=["world", "running"],
     scope="module",
 )
@@ -195,7 +198,7 @@ def a_row_holds(world: World, running: Engine, row: Row) -> None:
     check(world.target, asked, world.expected[row.scenario], found)
     after = running.metrics()
     assert after[DRAFTED] > before.get(DRAFTED, 0)
-    if family == "dspark" and row.scenario is not Scenario.STRUCTURED:
+    if family in world.agreeing and row.scenario is not Scenario.STRUCTURED:
         assert after[ACCEPTED] > before.get(ACCEPTED, 0)
     if row.scenario is Scenario.PREEMPTION:
         assert after[PREEMPTED] > before.get(PREEMPTED, 0)

@@ -20,8 +20,7 @@ from support.vllm_parity import (
     trained_dspark,
 )
 
-# Long: once, on an overloaded machine, a step went without drafts; the cause is not known yet.
-pytestmark = [needs_vllm, pytest.mark.long]
+pytestmark = [needs_vllm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def parity(pair: Pair, batch: list[Request], folder: Path) -> Parity:
