@@ -50,7 +50,7 @@ class Pair:
 
 def trained_dspark(target: Path, folder: Path) -> Pair:
     """The demo's draft; `target` is SmolLM2."""
-    return _packed(DEMO_DRAFT, target, folder)
+    return packed(DEMO_DRAFT, target, folder)
 
 
 def random_dflash(folder: Path) -> Pair:
@@ -60,15 +60,16 @@ def random_dflash(folder: Path) -> Pair:
     weights = load_file(draft / "model.safetensors")
     weights["norm.weight"] *= 2.0  # and so the gaps between logits
     save_file(weights, draft / "model.safetensors", metadata={"format": "pt"})
-    return _packed(draft, target, folder)
+    return packed(draft, target, folder)
 
 
-def _packed(draft: Path, target: Path, folder: Path) -> Pair:
+def packed(draft: Path, target: Path, folder: Path) -> Pair:
+    """Both ends' folders of a draft, made below `folder`."""
     bundle, config = folder / "bundle", folder / "config"
-    packed = pack(draft, target, bundle)
+    made = pack(draft, target, bundle)
     config.mkdir()
     shutil.copy(bundle / "config.json", config)
-    return Pair(packed.family, target, bundle, config, packed.max_depth)
+    return Pair(made.family, target, bundle, config, made.max_depth)
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ def start_together(
 
 
 def run_both(
-    pair: Pair, batches: Sequence[Sequence[Request]], folder: Path, engine: dict[str, Any]
+    pair: Pair, batches: Sequence[Sequence[Request]], folder: Path, engine: dict[str, Any], *flags: str
 ) -> tuple[Arm, Arm]:
-    """The local arm and the remote one with its server, at the same time."""
+    """The local arm and the remote one with its server, at the same time; `flags` are the server's."""
     address = f"ipc://{folder}/draft.sock"
-    with pair.server(folder / "server", address) as server, ThreadPoolExecutor(2) as threads:
+    with pair.server(folder / "server", address, *flags) as server, ThreadPoolExecutor(2) as threads:
         server.wait_ready()
         local = threads.submit(run, pair, batches, address=None, engine=engine)
         remote = threads.submit(run, pair, batches, address=address, engine=engine)
