@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("insecure-plain-text", "allow --bind to an address other hosts can reach, unencrypted"),
         ("strict-identity", "refuse verifiers whose target is only partly known to be the draft's"),
+        ("vllm-compat", "read a speculators draft's causal flag as vLLM 0.32 does, for comparing with it"),
         ("exit-after-load", "load, test, and exit"),
         ("skip-smoke-test", "be ready without trying every shape first"),
     ):

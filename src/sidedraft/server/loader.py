@@ -48,7 +48,7 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
     device = resolve_device(settings.device)
     dtype = resolve_dtype(settings.dtype, device)
     folder = Path(settings.bundle or settings.draft or "")
-    shape = read_config(folder).shape
+    shape = read_config(folder, vllm_compat=settings.vllm_compat).shape
     part = settings.engine()
     plan = plan_memory(
         shape,
@@ -68,7 +68,9 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
         report.progress("loading", done, total)
 
     target = None if settings.target is None else Path(settings.target)
-    draft = load_draft(folder, target, dtype=dtype, device=device, progress=progress)
+    draft = load_draft(
+        folder, target, dtype=dtype, device=device, progress=progress, vllm_compat=settings.vllm_compat
+    )
     check()
     return Loaded(draft, Engine(draft, plan), _target(draft, target))
 

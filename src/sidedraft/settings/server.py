@@ -56,6 +56,8 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """Names that a verifier may ask for; requests share context inside one only."""
     strict_identity: bool = False
     """Refuse verifiers whose target is only partly known to be the draft's."""
+    vllm_compat: bool = False
+    """Read the causal flag of a speculators checkpoint as vLLM 0.32 does, to compare with its drafting."""
     heartbeat_ms: Milliseconds = 200
     lease_ms: Milliseconds = 5000
     """A session that is silent for so long is over; its requests are released."""
