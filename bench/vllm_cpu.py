@@ -113,12 +113,12 @@ def report(batch: int, found: dict[str, Runs]) -> None:
 
 def engine_of(pair: Pair, arm: str, address: str) -> contextlib.AbstractContextManager[Engine]:
     options: dict[str, Any] = {"max_model_len": 768, "enable_prefix_caching": True}
-    environ = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"} | PATIENT
+    environ = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     if arm != "none":
         options["speculative_config"] = pair.speculation(remote=arm == "remote")
         options["speculative_config"]["disable_eagle_block_drop"] = True
     if arm == "remote":
-        environ["SIDEDRAFT_ADDRESS"] = address
+        environ |= PATIENT | {"SIDEDRAFT_ADDRESS": address}
     return started(Layout.IN_PROCESS, pair.target, engine=options, environ=environ)
 
 

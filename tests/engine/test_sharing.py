@@ -60,6 +60,48 @@ def test_rows_sent_again_for_a_known_prefix_are_not_computed_again(client: Clien
     assert client.engine.stats().blocks_held == 6
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["in one step", "in the next step"])
+def test_a_prefix_whose_rows_come_only_after_the_opening_is_taken_over_once_it_is_there(
+    client: Client, draft: FakeDraft, together: bool
+) -> None:
+    """Two requests of one prefix arrive at once: the target computes it once, and sends its rows once."""
+    owner, other = client.open(), client.open(text(64))
+    rows, opening = owner.advance(text(64)), other.no_rows(text(70)[64:], depth=1)
+    answers = client.step(opening, rows) if together else client.step(opening) + client.step(rows)
+    assert answers[0].rows_present == 0
+    computed = draft.computed
+    [answer] = client.step(other.advance(text(71)[70:], depth=1))
+    assert shown(draft, answer) == [*range(64), 70]
+    assert draft.computed == computed + 1
+    assert client.engine.stats().counters.rows_restored == 64
+    assert len(client.engine._requests._wanted) == 0
+
+
+def test_a_request_that_was_rewound_takes_over_only_what_its_tokens_still_name(
+    client: Client, draft: FakeDraft
+) -> None:
+    owner, other = client.open(), client.open(text(64))
+    client.step(other.no_rows(text(70)[64:]))
+    client.step(other.no_rows(text(40, seed=3), first=32))
+    client.step(owner.advance(text(64)))
+    [answer] = client.step(other.advance(text(1), depth=1))
+    assert shown(draft, answer) == [*range(32), 72]
+
+
+def test_who_waits_for_a_prefix_and_ends_is_forgotten(client: Client) -> None:
+    others = [client.open(text(64)) for _ in range(2)]
+    client.step(*(other.no_rows(text(0)) for other in others))
+    wanted = client.engine._requests._wanted
+    assert len(wanted) == 8
+    others[0].release()
+    assert len(wanted) == 4
+    others[1].release()
+    assert len(wanted) == 0
+    assert wanted._waiting == {}
+    client.step(client.open().advance(text(64)))
+    assert client.engine.stats().blocks_held == 4
+
+
 @pytest.mark.parametrize("offset", range(0, 65, 5))
 def test_resuming_at_any_offset_gives_exactly_the_whole_blocks_below_it(
     client: Client, draft: FakeDraft, offset: int

@@ -170,6 +170,8 @@ class Engine:
                 flight.written += self._ingest.flush()
                 dirty.clear()
             requests.apply(request, change)
+            if advance.opening is not None:
+                requests.await_prefix(request, advance.first)
         except WireError as error:
             entry.refuse(error)
             stale = requests.find(work.owner, advance.request)

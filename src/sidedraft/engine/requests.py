@@ -11,6 +11,7 @@ from sidedraft.engine.request import Request
 from sidedraft.engine.stats import EngineCounters
 from sidedraft.engine.storage import RowStorage
 from sidedraft.engine.table import NO_SLOTS, RowTable, Slots
+from sidedraft.engine.wanted import WantedBlocks
 from sidedraft.engine.work import Change, Work
 from sidedraft.wire.errors import Code, WireError
 
@@ -26,6 +27,7 @@ class OpenRequests:
         self._storage = storage
         self._counters = counters
         self._open: dict[RequestId, Request] = {}
+        self._wanted = WantedBlocks()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -80,6 +82,13 @@ class OpenRequests:
         if request.lookup:
             self._restore(request, change.first_block)
 
+    def await_prefix(self, request: Request, end: int) -> None:
+        """Take over the blocks below `end` that are not there when somebody publishes them."""
+        if request.lookup:
+            for index in range(self._lowest(request), min(end // self._plan.block_size, len(request.keys))):
+                if request.table.blocks[index] == NULL_BLOCK:
+                    self._wanted.want(request, request.keys[index], index)
+
     def claim(self, request: Request, work: Work) -> Slots:
         """Slots for the rows that came, up to the draft's last position; 0 where a row is not wanted."""
         advance, table, counters = work.advance, request.table, self._counters
@@ -110,6 +119,7 @@ class OpenRequests:
             if request.table.is_full(index):
                 if self._pool.publish(block, request.keys[index]):
                     self._counters.blocks_published += 1
+                    self._hand_on(request.keys[index])
                 else:
                     self._counters.collisions += 1
         request.table.let_go_below(self._visible_from(request.committed))
@@ -118,18 +128,31 @@ class OpenRequests:
         """Drop every block; published ones stay findable."""
         if not request.closed:
             request.closed = True
+            self._wanted.forget(request)
             request.table.release()
             del self._open[request.owner, request.id]
 
     def _restore(self, request: Request, first_block: int) -> None:
-        size = self._plan.block_size
-        lowest = self._visible_from(request.committed) // size
-        for index in range(max(first_block, lowest), len(request.keys)):
-            if request.table.blocks[index] == NULL_BLOCK:
-                block = self._pool.find(request.keys[index])
-                if block is not None:
-                    request.table.adopt(index, block)
-                    self._counters.rows_restored += size
+        for index in range(max(first_block, self._lowest(request)), len(request.keys)):
+            self._take_over(request, index)
+
+    def _take_over(self, request: Request, index: int) -> None:
+        """Put the published block there, if there is one and no block stands there."""
+        if request.table.blocks[index] == NULL_BLOCK:
+            block = self._pool.find(request.keys[index])
+            if block is not None:
+                request.table.adopt(index, block)
+                self._counters.rows_restored += self._plan.block_size
+
+    def _hand_on(self, key: bytes) -> None:
+        for request, index in self._wanted.published(key):
+            # The request may have been rewound to other tokens, or have moved on beyond its window.
+            if self._lowest(request) <= index < len(request.keys) and request.keys[index] == key:
+                self._take_over(request, index)
+
+    def _lowest(self, request: Request) -> int:
+        """The first block that a proposal can still see."""
+        return self._visible_from(request.committed) // self._plan.block_size
 
     def _visible_from(self, anchor: int) -> int:
         """First position whose row is kept for a request whose next anchor is there: all, or a window."""
