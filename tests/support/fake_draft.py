@@ -78,6 +78,9 @@ class FakeDraft:
         self.computed += len(aux)
         return self.rows_of(aux, positions)
 
+    projection = None
+    """This family has no such step."""
+
     def rows_of(self, aux: Tensor, positions: Tensor) -> Tensor:
         layers = torch.arange(1, 2 * self.shape.layers + 1, dtype=aux.dtype).view(-1, 2)
         return (aux[:, None, None, None, :] + positions.to(aux.dtype)[:, None, None, None, None]) * layers[

@@ -17,12 +17,17 @@ class RecordingDraft:
         self.identity = draft.identity
         self.dtype = draft.dtype
         self.device = draft.device
+        self.projection = draft.projection
         self.rows_computed = 0
         self._calls: list[tuple[list[int], Proposal]] = []
 
     def context_rows(self, aux: Tensor, positions: Tensor) -> Tensor:
         self.rows_computed += len(aux)
         return self._draft.context_rows(aux, positions)
+
+    def projected_rows(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        self.rows_computed += len(hidden)
+        return self._draft.projected_rows(hidden, positions)
 
     def propose(self, anchors: Tensor, positions: Tensor, depth: int, context: Context) -> Proposal:
         proposal = self._draft.propose(anchors, positions, depth, context)

@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-import torch
 
 from sidedraft.settings import VerifierSettings
 from sidedraft.verifier import submitting
 from sidedraft.verifier.pending import Pending
-from sidedraft.verifier.staging import DTYPES, BufferPool, copy_rows
+from sidedraft.verifier.staging import BufferPool
 from sidedraft.verifier.state.outcome import Draft
 from sidedraft.verifier.submission import Submission
-from sidedraft.wire.rows import FORMATS
 from support.ladder_world import IMPATIENT, SETTINGS, World
 from support.model_server import rows_of
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(
-    "source", [torch.float32, torch.bfloat16, torch.float16, torch.float64, np.float32, np.float16]
-)
-def test_rows_are_converted_to_the_agreed_format(name: str, source: torch.dtype | type) -> None:
-    values = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
-    rows = values.to(source) if isinstance(source, torch.dtype) else values.numpy().astype(source)
-    out = np.zeros(5 * FORMATS[name].row_bytes(6), np.uint8)
-    copy_rows(rows, out, DTYPES[name])
-    expected = torch.as_tensor(rows).to(DTYPES[name])
-    assert torch.equal(torch.from_numpy(out).view(DTYPES[name]).view(5, 6), expected)
-
-
-def test_rows_may_be_strided_and_may_require_gradients() -> None:
-    wide = torch.randn(5, 12, requires_grad=True)
-    out = np.zeros(5 * 6 * 4, np.uint8)
-    copy_rows(wide[:, ::2], out, torch.float32)
-    assert np.array_equal(out.view(np.float32).reshape(5, 6), wide[:, ::2].detach().numpy())
-    copy_rows(wide.detach().numpy()[::-1, ::2], out, torch.float32)
-    assert np.array_equal(out.view(np.float32).reshape(5, 6), wide[:, ::2].detach().numpy()[::-1])
 
 
 def test_a_pool_is_bounded_and_replaces_what_was_abandoned() -> None:

@@ -14,6 +14,7 @@ from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.codec import Codec, End
 from sidedraft.wire.errors import Code, WireError
 from sidedraft.wire.handshake import ServerFacts, check_welcome, negotiate, random_id, refusal, welcome
+from sidedraft.wire.rows import Projection, of_kind
 from sidedraft.wire.validate import check
 from support import protocol as p
 
@@ -184,13 +185,34 @@ def test_the_rights_of_others_are_not_told_before_a_mismatch_is():
     [
         (("f32", "bf16"), {"bf16", "f32"}, "f32"),
         (("fp8", "f16"), {"f16", "f32"}, "f16"),
-        (("fp8", "f16"), {"fp8", "f16"}, "f16"),
+        (("fp8", "f16"), {"fp8", "f16"}, "fp8"),
+        (("int4", "f16"), {"int4", "f16"}, "f16"),
     ],
 )
 def test_the_row_format_is_the_verifiers_best_that_both_know(offered, served, chosen):
     assert (
         agreed(hello(row_formats=offered), p.facts(row_formats=frozenset(served))).row_format.name == chosen
     )
+
+
+PROJECTION = Projection(8, "0123456789abcdef" * 2)
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [
+        (PROJECTION, of_kind("projected-fp8", PROJECTION).name),
+        (Projection(8, "f" * 32), "bf16"),
+        (Projection(9, PROJECTION.digest), "bf16"),
+        (None, "bf16"),
+    ],
+)
+def test_projected_rows_are_agreed_on_for_the_drafts_own_projection_only(served, chosen):
+    said = hello(row_formats=(of_kind("projected-fp8", PROJECTION).name, "bf16"))
+    found = agreed(said, p.facts(projection=served))
+    assert found.row_format.name == chosen
+    assert found.row_bytes == (8 + 4 if found.row_format.projection else 2 * 16)
+    assert check_welcome(said, welcome(found, "server 1.0")) == found
 
 
 def test_without_a_common_row_format_there_is_no_session():

@@ -4,11 +4,13 @@ from sidedraft.drafts.base import Context, Draft, DraftShape, Family, Layout, Pr
 from sidedraft.drafts.configs import DraftConfig, read_config
 from sidedraft.drafts.errors import CheckpointError
 from sidedraft.drafts.pack import pack
+from sidedraft.drafts.projection import ContextProjection, load_projection
 from sidedraft.drafts.registry import load_draft
 
 __all__ = [
     "CheckpointError",
     "Context",
+    "ContextProjection",
     "Draft",
     "DraftConfig",
     "DraftShape",
@@ -16,6 +18,7 @@ __all__ = [
     "Layout",
     "Proposal",
     "load_draft",
+    "load_projection",
     "pack",
     "read_config",
 ]

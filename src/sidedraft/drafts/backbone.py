@@ -16,6 +16,7 @@ from sidedraft.drafts.attention import attend, block_positions, masks_by_kind
 from sidedraft.drafts.base import Context
 from sidedraft.drafts.configs import DraftConfig
 from sidedraft.drafts.norms import rms_norm
+from sidedraft.drafts.projection import ContextProjection
 from sidedraft.drafts.rope import Rope, build_rope, rotate
 
 
@@ -42,9 +43,7 @@ class Backbone:
     """Weights and forward passes. Stateless."""
 
     config: DraftConfig
-    fc: Tensor
-    """[H, taps x target hidden size]"""
-    hidden_norm: Tensor
+    projection: ContextProjection
     layers: tuple[Layer, ...]
     key_norms: Tensor
     """[layers, 1, head_dim]"""
@@ -54,10 +53,13 @@ class Backbone:
     def context_rows(self, aux: Tensor, positions: Tensor) -> Tensor:
         """K/V of accepted positions: [n, row_width] and int64 [n] to [n, layers, 2, kv_heads, head_dim].
 
-        Row-wise: no row depends on another. There is no input norm on this path, only `hidden_norm`.
+        Row-wise: no row depends on another. There is no input norm on this path, only the projection's.
         """
+        return self.projected_rows(self.projection(aux), positions)
+
+    def projected_rows(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """The same of aux states that went through the projection already, [n, H]."""
         c = self.config.backbone
-        hidden = rms_norm(F.linear(aux, self.fc), self.hidden_norm, c.rms_norm_eps)
         first = c.heads * c.head_dim
         rows = torch.stack(
             [
@@ -67,8 +69,8 @@ class Backbone:
                 for layer in self.layers
             ],
             dim=1,
-        ).view(len(aux), c.layers, 2, c.kv_heads, c.head_dim)
-        cos, sin = (table[:, None, None] for table in self.rope.tables(positions, aux.dtype))
+        ).view(len(hidden), c.layers, 2, c.kv_heads, c.head_dim)
+        cos, sin = (table[:, None, None] for table in self.rope.tables(positions, hidden.dtype))
         rows[:, :, 0] = rotate(rms_norm(rows[:, :, 0], self.key_norms, c.rms_norm_eps), cos, sin)
         return rows
 
@@ -126,8 +128,7 @@ def build_backbone(
         )
     return Backbone(
         config=config,
-        fc=put("fc.weight"),
-        hidden_norm=put("hidden_norm.weight"),
+        projection=ContextProjection(config, body, dtype, device),
         layers=tuple(layers),
         key_norms=torch.stack([layer.qk_norm[-1:] for layer in layers]),
         final_norm=put("norm.weight"),

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from sidedraft.drafts.projection import ContextProjection
 
 RowKind = Literal["rowwise", "recurrent", "from_tokens"]
 
@@ -130,6 +133,13 @@ class Draft(Protocol):
 
         aux: [n, row_width]; positions: int64 [n]. Returns [n, layers, 2, kv_heads, head_dim] (K then V).
         """
+
+    @property
+    def projection(self) -> ContextProjection | None:
+        """What may be applied to aux states before `projected_rows`; None where there is no such step."""
+
+    def projected_rows(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """As `context_rows`, of what `projection` gave: hidden [n, projection width]."""
 
     def propose(self, anchors: Tensor, positions: Tensor, depth: int, context: Context) -> Proposal:
         """Greedy drafts of a batch of query blocks.

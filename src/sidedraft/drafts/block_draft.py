@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from sidedraft.drafts.backbone import build_backbone
 from sidedraft.drafts.base import Context, Family, Proposal
+from sidedraft.drafts.projection import ContextProjection
 from sidedraft.drafts.vocabulary import Vocabulary
 from sidedraft.drafts.weights import DraftWeights
 
@@ -46,6 +47,15 @@ class BlockDraft(ABC):
     def context_rows(self, aux: Tensor, positions: Tensor) -> Tensor:
         """See `base.Draft`."""
         return self.backbone.context_rows(aux, positions)
+
+    @property
+    def projection(self) -> ContextProjection | None:
+        """See `base.Draft`."""
+        return self.backbone.projection
+
+    def projected_rows(self, hidden: Tensor, positions: Tensor) -> Tensor:
+        """See `base.Draft`."""
+        return self.backbone.projected_rows(hidden, positions)
 
     @abstractmethod
     def propose(self, anchors: Tensor, positions: Tensor, depth: int, context: Context) -> Proposal:
@@ -94,6 +104,8 @@ def _tensors(part: object) -> list[Tensor]:
         return [part]
     if isinstance(part, tuple):
         return [found for item in part for found in _tensors(item)]
+    if isinstance(part, ContextProjection):
+        return [part.fc, part.norm]
     if is_dataclass(part):
         return [found for field in fields(part) for found in _tensors(getattr(part, field.name))]
     return []

@@ -6,10 +6,19 @@ from sidedraft.drafts.base import DraftShape
 from sidedraft.engine.plan import MemoryPlan
 from sidedraft.engine.work import Change, Work
 from sidedraft.wire.errors import Code, WireError
-from sidedraft.wire.rows import FORMATS
+from sidedraft.wire.rows import KINDS, Projection, RowFormat, find_format
 
 
-def check_work(work: Work, shape: DraftShape, plan: MemoryPlan) -> Change:
+def check_format(work: Work, projection: Projection | None) -> RowFormat:
+    """The format of a work's rows; `projection` is the draft's own. Raises `WireError` for another's."""
+    found = find_format(work.row_format)
+    if found is None or found.projection not in (None, projection):
+        expected = f"one of {', '.join(KINDS)}, of this draft's projection"
+        raise WireError(Code.BAD_FIELD, "row_format", work.row_format, expected)
+    return found
+
+
+def check_work(work: Work, shape: DraftShape, plan: MemoryPlan, projection: Projection | None) -> Change:
     """The change that the work makes to its request's tokens.
 
     Raises `WireError`: the work's own refusal, or a field that the engine cannot use.
@@ -25,9 +34,7 @@ def check_work(work: Work, shape: DraftShape, plan: MemoryPlan) -> Change:
         expected = f"a token id in [0, {shape.vocab_size})"
         raise WireError(Code.BAD_TOKEN, "next_token", advance.next_token, expected)
     if rows is not None:
-        if work.row_format not in FORMATS:
-            raise WireError(Code.BAD_FIELD, "row_format", work.row_format, ", ".join(FORMATS))
-        width = FORMATS[work.row_format].row_bytes(shape.row_width)
+        width = check_format(work, projection).row_bytes(shape.row_width)
         if rows.ndim != 2 or rows.shape[1] != width:
             raise WireError(Code.BAD_ROWS, "rows", rows.shape, f"rows of {width} bytes")
         if not advance.first <= advance.rows_at <= advance.end - len(rows):

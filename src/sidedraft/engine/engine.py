@@ -15,7 +15,7 @@ import torch
 
 from sidedraft.device import runtime_for
 from sidedraft.drafts.base import Draft
-from sidedraft.engine.admission import check_work
+from sidedraft.engine.admission import check_format, check_work
 from sidedraft.engine.blocks import BlockPool
 from sidedraft.engine.chain import BlockChain
 from sidedraft.engine.ingest import Ingest
@@ -64,6 +64,7 @@ class Engine:
         lookahead = draft.family.lookahead
         self.chain = BlockChain(identity, plan.block_size, lookahead=lookahead, secret=secret)
         self._shape = shape
+        self._projection = None if draft.projection is None else draft.projection.facts
         self._clock = clock
         self._counters = EngineCounters()
         self._runtime = runtime_for(draft.device)
@@ -164,7 +165,7 @@ class Engine:
         entry = Entry(work, Answer(advance.request, advance.generation, advance.number, Outcome.INGESTED))
         flight.entries.append(entry)
         try:
-            change = check_work(work, self._shape, self.plan)
+            change = check_work(work, self._shape, self.plan, self._projection)
             request = requests.enter(work)
             if request in dirty:  # its rows so far have to be written before their blocks can change
                 flight.written += self._ingest.flush()
@@ -181,8 +182,8 @@ class Engine:
         entry.request = request
         if advance.rows is not None and len(advance.rows):
             slots = requests.claim(request, work)
-            rows = advance.rows[: len(slots)]
-            self._ingest.add(work.row_format, rows, advance.rows_at, slots, len(flight.entries) - 1)
+            rows, row_format = advance.rows[: len(slots)], check_format(work, self._projection)
+            self._ingest.add(row_format, rows, advance.rows_at, slots, len(flight.entries) - 1)
             dirty.add(request)
             size = self.plan.block_size
             entry.touched = range(advance.rows_at // size, -(-(advance.rows_at + len(slots)) // size))

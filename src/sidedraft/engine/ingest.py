@@ -1,4 +1,4 @@
-"""From aux states on the wire to K/V rows in the pool, a bounded slice at a time."""
+"""From rows on the wire to K/V rows in the pool, a bounded slice at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from torch import Tensor
 
 from sidedraft.device import Runtime
 from sidedraft.drafts.base import Draft
+from sidedraft.drafts.row_codec import decode
 from sidedraft.engine.storage import RowStorage
 from sidedraft.engine.table import Slots
-from sidedraft.wire.rows import FORMATS
-
-ROW_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-"""Torch's names of the wire's row formats."""
+from sidedraft.wire.rows import RowFormat
 
 RowBytes = npt.NDArray[np.uint8]
 
@@ -46,15 +44,15 @@ class Ingest:
         self._draft = draft
         self._storage = storage
         self._runtime = runtime
-        self._width = draft.shape.row_width
+        self._aux_width = draft.shape.row_width
         self._staging = runtime.host_buffer(staging_bytes, dtype=torch.uint8)
         self._on_device = self._staging.to(draft.device)  # the same memory on the CPU
         self._staged = runtime.mark()
-        self._waiting: dict[str, list[_Rows]] = {}
+        self._waiting: dict[RowFormat, list[_Rows]] = {}
         self.computed = 0
-        """Rows that went through the draft's context projection."""
+        """Rows that were made into keys and values."""
 
-    def add(self, row_format: str, data: RowBytes, first: int, slots: Slots, ticket: int) -> None:
+    def add(self, row_format: RowFormat, data: RowBytes, first: int, slots: Slots, ticket: int) -> None:
         """Rows of positions `first`, `first + 1`, ... for `slots`; those with slot 0 are left out.
 
         `data` must stay as it is until `flush`.
@@ -75,7 +73,7 @@ class Ingest:
             positions = np.concatenate([w.positions for w in waiting])
             slots = np.concatenate([w.slots for w in waiting]).astype(np.int64)
             tickets = np.repeat([w.ticket for w in waiting], [len(w.slots) for w in waiting])
-            most = max(1, len(self._staging) // FORMATS[row_format].row_bytes(self._width))
+            most = max(1, len(self._staging) // row_format.row_bytes(self._aux_width))
             for low in range(0, len(data), most):
                 part = slice(low, low + most)
                 finite = self._compute(row_format, data[part], positions[part], slots[part])
@@ -88,7 +86,11 @@ class Ingest:
         self._waiting.clear()
 
     def _compute(
-        self, row_format: str, data: RowBytes, positions: npt.NDArray[np.int64], slots: npt.NDArray[np.int64]
+        self,
+        row_format: RowFormat,
+        data: RowBytes,
+        positions: npt.NDArray[np.int64],
+        slots: npt.NDArray[np.int64],
     ) -> Tensor:
         self._staged.wait()
         staging = self._staging[: data.size]
@@ -96,9 +98,10 @@ class Ingest:
         on_device = self._on_device[: data.size]
         self._runtime.upload(staging, on_device)
         self._staged = self._runtime.mark()
-        device, dtype = self._draft.device, self._draft.dtype
-        aux = on_device.view(ROW_DTYPES[row_format]).view(len(data), self._width).to(dtype)
-        rows = self._draft.context_rows(aux, torch.from_numpy(positions).to(device))
+        draft, device = self._draft, self._draft.device
+        values = decode(on_device.view(data.shape), row_format, draft.dtype)
+        to_rows = draft.context_rows if row_format.projection is None else draft.projected_rows
+        rows = to_rows(values, torch.from_numpy(positions).to(device))
         self._storage.write(torch.from_numpy(slots).to(device), rows)
         self.computed += len(data)
         return self._runtime.fetch(rows.flatten(1).isfinite().all(1))

@@ -14,6 +14,7 @@ from sidedraft.wire.messages import DraftFacts, SessionLimits
 def server_facts(settings: ServerSettings, loaded: Loaded, epoch: int) -> ServerFacts:
     """The server's side of every handshake."""
     shape, plan, limits = loaded.draft.shape, loaded.engine.plan, settings.wire()
+    projection = loaded.draft.projection
     return ServerFacts(
         software=SOFTWARE,
         epoch=epoch,
@@ -30,6 +31,7 @@ def server_facts(settings: ServerSettings, loaded: Loaded, epoch: int) -> Server
             batch=limits.batch,
             context=plan.max_position,
         ),
+        projection=None if projection is None else projection.facts,
         namespaces=frozenset(settings.namespaces),
         confidence=shape.has_confidence,
         strict_identity=settings.strict_identity,

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
-from sidedraft.drafts.base import DraftShape
+from sidedraft.drafts.base import Draft, DraftShape
+from sidedraft.drafts.row_codec import encode
 from sidedraft.engine import Engine, Work
 from sidedraft.server.ending import StartError
 from sidedraft.wire.advance import Advance, Answer, Opening, Outcome
-from sidedraft.wire.rows import FORMATS
+from sidedraft.wire.rows import FORMATS, KINDS, RowFormat, of_kind
 
 OWNER = 0
 """Sessions count from 1."""
@@ -32,23 +33,25 @@ class Case:
     """Context rows sent for each."""
     first: int = 0
     """Where they begin."""
-    row_format: str = "f32"
+    row_format: RowFormat = FORMATS["f32"]
 
     def __str__(self) -> str:
         return (
-            f"{self.batch} requests, depth {self.depth}, {self.rows} {self.row_format} rows "
+            f"{self.batch} requests, depth {self.depth}, {self.rows} {self.row_format.kind} rows "
             f"from position {self.first}"
         )
 
 
-def cases(engine: Engine, shape: DraftShape) -> list[Case]:
+def cases(engine: Engine, draft: Draft) -> list[Case]:
     """Every depth, every row format, batches in powers of two up to the greatest, contexts short and long,
     and the last position that is served.
     """
     plan = engine.plan
     depth, longest = plan.max_depth, min(plan.context_limit, plan.max_position - plan.query_rows)
     found = [Case(1, d, 1) for d in range(1, depth + 1)]
-    found += [Case(1, depth, 1, row_format=name) for name in FORMATS]
+    projection = None if draft.projection is None else draft.projection.facts
+    kinds = FORMATS if projection is None else KINDS
+    found += [Case(1, depth, 1, row_format=of_kind(kind, projection)) for kind in kinds]
     found += [Case(1, depth, rows) for rows in CONTEXTS if rows <= min(longest, plan.pool_rows)]
     batch = 2
     while batch < 2 * plan.max_requests:
@@ -62,12 +65,12 @@ def cases(engine: Engine, shape: DraftShape) -> list[Case]:
     return [case for case in dict.fromkeys(found) if case.rows <= longest]
 
 
-def smoke_test(engine: Engine, shape: DraftShape, progress: Callable[[int, int], None]) -> None:
+def smoke_test(engine: Engine, draft: Draft, progress: Callable[[int, int], None]) -> None:
     """Run all cases and leave nothing behind. `progress(done, total)` may raise to break off.
 
     Raises `StartError`: a case raised, or gave something else than a draft.
     """
-    todo = cases(engine, shape)
+    todo, shape = cases(engine, draft), draft.shape
     generator = np.random.default_rng(0)
     for done, case in enumerate(todo):
         progress(done, len(todo))
@@ -91,7 +94,10 @@ def _run(engine: Engine, shape: DraftShape, case: Case, generator: np.random.Gen
 
 
 def _work(case: Case, shape: DraftShape, request: int, generator: np.random.Generator) -> Work:
-    values = generator.standard_normal((case.rows, shape.row_width), dtype=np.float32)
+    aux_width = shape.row_width
+    values = generator.standard_normal((case.rows, case.row_format.values(aux_width)), dtype=np.float32)
+    rows = torch.empty(case.rows, case.row_format.row_bytes(aux_width), dtype=torch.uint8)
+    encode(torch.from_numpy(values), case.row_format, rows)
     tokens = generator.integers(0, shape.vocab_size, case.first + case.rows + 1, dtype=np.int32)
     end = case.first + case.rows
     advance = Advance(
@@ -103,21 +109,11 @@ def _work(case: Case, shape: DraftShape, request: int, generator: np.random.Gene
         next_token=int(tokens[end]),
         depth=case.depth,
         rows_at=case.first,
-        rows=_encode(values, case.row_format),
+        rows=rows.numpy(),
         # Private: random rows must not be found by anyone.
         opening=Opening(prefix=tokens[: case.first], private=True),
     )
-    return Work(OWNER, "smoke", b"", case.row_format, advance, arrived=time.monotonic(), expires=None)
-
-
-def _encode(values: npt.NDArray[np.float32], row_format: str) -> npt.NDArray[np.uint8]:
-    """Rows of float32 as the wire carries them."""
-    if row_format == "f16":
-        return values.astype(np.float16).view(np.uint8)
-    if row_format == "bf16":
-        # The upper half of a float32; rounding does not matter here.
-        return np.ascontiguousarray(values.view(np.uint16)[:, 1::2]).view(np.uint8)
-    return values.view(np.uint8)
+    return Work(OWNER, "smoke", b"", case.row_format.name, advance, arrived=time.monotonic(), expires=None)
 
 
 def _check(answer: Answer, case: Case, shape: DraftShape) -> None:

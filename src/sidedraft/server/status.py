@@ -112,7 +112,7 @@ def describe(session: Session, now: float) -> dict[str, Any]:
         "verifier": session.verifier,
         "namespace": agreement.namespace,
         "identity": agreement.identity,
-        "row_format": agreement.row_format.name,
+        "row_format": agreement.row_format.kind,
         "max_depth": agreement.max_depth,
         "requests": len(session.requests),
         "unanswered": session.unanswered,

@@ -7,9 +7,10 @@ from typing import Annotated
 from msgspec import Meta
 
 import sidedraft
+from sidedraft.drafts.projection import ContextProjection
 from sidedraft.settings import Settings, SettingsError, VerifierSettings
 from sidedraft.wire.messages import DraftFacts, Hello, TargetFacts
-from sidedraft.wire.rows import FORMATS
+from sidedraft.wire.rows import FORMATS, KINDS, of_kind
 
 
 class VerifierFacts(Settings, frozen=True, kw_only=True):
@@ -25,7 +26,10 @@ class VerifierFacts(Settings, frozen=True, kw_only=True):
     namespace: str = "default"
     """Verifiers of one namespace share context."""
     row_formats: tuple[str, ...] = ("f32", "bf16", "f16")
-    """Offered formats of aux rows, best first: naturally the dtype that the target computes in."""
+    """Offered kinds of row formats (`wire.rows.KINDS`), best first: naturally the dtype that the target
+    computes in, or what `encoding.offered` makes of an operator's preference."""
+    projection: ContextProjection | None = None
+    """The draft's context projection on the rows' device, for projected formats."""
     window: Annotated[int, Meta(ge=1, description="a count of rows, at least 1")] | None = None
     """Context rows that the draft can see, None for all; rows that no draft will see are not sent."""
     features: tuple[str, ...] = ()
@@ -34,8 +38,10 @@ class VerifierFacts(Settings, frozen=True, kw_only=True):
         if not self.row_formats:
             raise SettingsError("row_formats", self.row_formats, "at least one format")
         for name in self.row_formats:
-            if name not in FORMATS:
-                raise SettingsError("row_formats", name, f"one of {', '.join(FORMATS)}")
+            if name not in KINDS:
+                raise SettingsError("row_formats", name, f"one of {', '.join(KINDS)}")
+            if name not in FORMATS and self.projection is None:
+                raise SettingsError("row_formats", name, "a plain format, where there is no projection")
 
     @property
     def row_width(self) -> int:
@@ -44,13 +50,14 @@ class VerifierFacts(Settings, frozen=True, kw_only=True):
 
     def hello(self, settings: VerifierSettings) -> Hello:
         """The first message of every session."""
+        tied = None if self.projection is None else self.projection.facts
         return Hello(
             software=f"sidedraft {sidedraft.__version__}",
             verifier=self.label,
             namespace=self.namespace,
             target=self.target,
             draft=self.draft,
-            row_formats=self.row_formats,
+            row_formats=tuple(of_kind(kind, tied).name for kind in self.row_formats),
             max_depth=min(settings.max_depth, self.draft.max_depth),
             max_position=self.max_position,
             features=self.features,

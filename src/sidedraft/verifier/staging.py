@@ -12,23 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from sidedraft.drafts.projection import ContextProjection
+from sidedraft.verifier.encoding import encode_rows
 from sidedraft.verifier.state.cutting import Parcel
 from sidedraft.verifier.submission import Rows
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.payload import Layout
-
-DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-"""Number format of each row format (`wire.rows.FORMATS`)."""
-
-ROW_FORMATS = {
-    torch.float32: ("f32", "bf16", "f16"),
-    torch.bfloat16: ("bf16", "f32"),
-    torch.float16: ("f16", "f32"),
-}
-"""What rows may travel in, by the dtype they come in, best first; bfloat16's range does not fit float16."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +58,13 @@ class BufferPool:
         self.in_use -= 1
 
 
-def fill(parcel: Parcel, rows: Sequence[Rows | None], agreement: Agreement, buffer: Buffer | None) -> None:
+def fill(
+    parcel: Parcel,
+    rows: Sequence[Rows | None],
+    agreement: Agreement,
+    buffer: Buffer | None,
+    projection: ContextProjection | None = None,
+) -> None:
     """Put a parcel's tokens and rows into its payload; `rows` are the caller's, one an entry of the step.
 
     Without a buffer the rows stay here, a hole in the draft's context, and only tokens travel: those are
@@ -93,14 +89,7 @@ def fill(parcel: Parcel, rows: Sequence[Rows | None], agreement: Agreement, buff
         at += len(own)
         source = rows[piece.source]
         if count and source is not None:
-            copy_rows(source[piece.rows.start : piece.rows.stop], own, DTYPES[agreement.row_format.name])
+            encode_rows(source[piece.rows.start : piece.rows.stop], agreement.row_format, own, projection)
             piece.advance.rows = own.reshape(count, agreement.row_bytes)
         else:
             piece.advance.rows = None
-
-
-def copy_rows(rows: Rows, out: npt.NDArray[np.uint8], dtype: torch.dtype) -> None:
-    """Convert rows [n, width] to `dtype` and write them to `out`, uint8 [n x width x itemsize]; from another
-    device this waits for the copy."""
-    source = rows.detach() if isinstance(rows, Tensor) else torch.from_numpy(np.ascontiguousarray(rows))
-    torch.from_numpy(out).view(dtype).view(source.shape).copy_(source)

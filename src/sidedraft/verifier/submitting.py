@@ -82,7 +82,7 @@ def _stage(
     wanted = sum(len(piece.rows) for piece in parcel.pieces)
     buffer = _take(shared, parcel, until) if wanted and computed else None
     try:
-        fill(parcel, rows, agreement, buffer)
+        fill(parcel, rows, agreement, buffer, shared.facts.projection)
         why = "no send buffer was free in time" if computed else "they were not computed in time"
     except Exception as error:  # a device's fault must not reach the engine as one of ours
         fill(parcel, rows, agreement, None)

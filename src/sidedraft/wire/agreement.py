@@ -19,7 +19,7 @@ class Agreement:
     namespace: str
     row_format: RowFormat
     row_width: int
-    """Values of one row: taps x the target's hidden size."""
+    """Values of one aux row: taps x the target's hidden size."""
     target_key: bytes
     """`identity.target_key` of the target as agreed: part of every block's key."""
     vocab_size: int

@@ -10,7 +10,7 @@ from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.errors import Code, WireError, shorten
 from sidedraft.wire.identity import target_key
 from sidedraft.wire.limits import ALIGNMENT, MAX_DETAIL, MAX_ID
-from sidedraft.wire.rows import FORMATS
+from sidedraft.wire.rows import KINDS, Projection, RowFormat, find_format
 from sidedraft.wire.validate import check
 from sidedraft.wire.versions import common_features, common_minor
 
@@ -28,7 +28,10 @@ class ServerFacts:
     max_depth: int
     """Greatest depth served: the draft's own, or less by the operator's word."""
     limits: m.SessionLimits
-    row_formats: frozenset[str] = frozenset(FORMATS)
+    row_formats: frozenset[str] = frozenset(KINDS)
+    """Kinds of row formats that it reads."""
+    projection: Projection | None = None
+    """The draft's own; without one no projected rows are taken."""
     features: tuple[str, ...] = ()
     namespaces: frozenset[str] | None = frozenset({"default"})
     """Names this peer may use; None allows any."""
@@ -63,13 +66,13 @@ def negotiate(hello: m.Hello, facts: ServerFacts, session: int) -> Agreement | m
     identity = _identity(hello.target, facts.target)
     if identity != "full" and (hello.strict_identity or facts.strict_identity):
         return refusal(Code.IDENTITY, "digests", _known(facts.target), _known(hello.target))
-    offered = [FORMATS[name] for name in hello.row_formats if name in facts.row_formats and name in FORMATS]
-    if not offered:
+    row_format = _row_format(hello, facts)
+    if row_format is None:
         ours, theirs = ", ".join(sorted(facts.row_formats)), ", ".join(hello.row_formats)
         return refusal(Code.MISMATCH, "row_formats", ours, theirs)
     width = len(facts.target.taps) * facts.target.hidden_size
     # One row with its token must fit into a bulk frame, or no context could ever be sent.
-    needed = ALIGNMENT + offered[0].row_bytes(width)
+    needed = ALIGNMENT + row_format.row_bytes(width)
     if needed > facts.limits.bulk_payload:
         return refusal(
             Code.TOO_LARGE, "bulk_payload", str(facts.limits.bulk_payload), f"{needed} for one row"
@@ -80,7 +83,7 @@ def negotiate(hello: m.Hello, facts: ServerFacts, session: int) -> Agreement | m
         minor=minor,
         features=common_features(facts.features, hello.features),
         namespace=hello.namespace,
-        row_format=offered[0],
+        row_format=row_format,
         row_width=width,
         target_key=target_key(hello.target),
         vocab_size=facts.target.vocab_size,
@@ -121,8 +124,9 @@ def check_welcome(hello: m.Hello, answer: m.Welcome) -> Agreement:
     check(answer)
     lowest, highest = hello.minors
     _offered(lowest <= answer.minor <= highest, "minor", answer.minor, f"{lowest} to {highest}")
-    known = answer.row_format in hello.row_formats and answer.row_format in FORMATS
-    _offered(known, "row_format", answer.row_format, f"one of {', '.join(hello.row_formats)}")
+    row_format = find_format(answer.row_format) if answer.row_format in hello.row_formats else None
+    if row_format is None:
+        raise _not_offered("row_format", answer.row_format, f"one of {', '.join(hello.row_formats)}")
     depth = min(hello.max_depth, hello.draft.max_depth)
     _offered(answer.max_depth <= depth, "max_depth", answer.max_depth, f"at most {depth}")
     extra = [name for name in answer.features if name not in hello.features]
@@ -135,7 +139,7 @@ def check_welcome(hello: m.Hello, answer: m.Welcome) -> Agreement:
         minor=answer.minor,
         features=answer.features,
         namespace=hello.namespace,
-        row_format=FORMATS[answer.row_format],
+        row_format=row_format,
         row_width=len(hello.target.taps) * hello.target.hidden_size,
         target_key=target_key(hello.target),
         vocab_size=hello.target.vocab_size,
@@ -159,6 +163,17 @@ def refusal(code: Code, field: str, ours: str, theirs: str, detail: str = "") ->
         ours=shorten(ours, MAX_DETAIL),
         theirs=shorten(theirs, MAX_DETAIL),
     )
+
+
+def _row_format(hello: m.Hello, facts: ServerFacts) -> RowFormat | None:
+    """The first of the verifier's formats that the server reads; projected rows of another projection than
+    the server's draft has are of no use to it."""
+    for found in map(find_format, hello.row_formats):
+        if found is None or found.kind not in facts.row_formats:
+            continue
+        if found.projection in (None, facts.projection):
+            return found
+    return None
 
 
 def _differences(hello: m.Hello, facts: ServerFacts) -> list[tuple[str, str, str]]:
@@ -202,4 +217,8 @@ def _version(protocol: int, minors: tuple[int, int]) -> str:
 
 def _offered(passed: bool, field: str, value: object, expected: str) -> None:
     if not passed:
-        raise WireError(Code.BAD_FIELD, f"welcome.{field}", value, expected)
+        raise _not_offered(field, value, expected)
+
+
+def _not_offered(field: str, value: object, expected: str) -> WireError:
+    return WireError(Code.BAD_FIELD, f"welcome.{field}", value, expected)

@@ -9,8 +9,8 @@ from sidedraft.settings import VerifierSettings
 from sidedraft.targets.facts import read_target_facts
 from sidedraft.targets.tapped import TappedTarget
 from sidedraft.verifier.drafter import Drafter
+from sidedraft.verifier.encoding import offered
 from sidedraft.verifier.facts import VerifierFacts
-from sidedraft.verifier.staging import ROW_FORMATS
 from sidedraft.wire.messages import DraftFacts
 
 
@@ -35,7 +35,7 @@ def connect(
         max_position=target.max_position,
         label=label,
         namespace=namespace,
-        row_formats=ROW_FORMATS[next(target.model.parameters()).dtype],
+        row_formats=offered((), next(target.model.parameters()).dtype),
         window=draft.shape.window,
     )
     return Drafter(address, facts, settings)

@@ -10,8 +10,8 @@ from sidedraft.drafts.errors import CheckpointError
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
 from sidedraft.settings import SettingsError
 from sidedraft.targets.facts import read_target_facts
+from sidedraft.verifier.encoding import offered
 from sidedraft.verifier.facts import VerifierFacts
-from sidedraft.verifier.staging import ROW_FORMATS
 from sidedraft.wire.messages import DraftFacts, TargetFacts
 
 
@@ -31,7 +31,7 @@ def verifier_facts(vllm_config: Any, settings: VllmSettings) -> VerifierFacts:
         max_position=model.max_model_len,
         label=f"{settings.label}-{parallel.data_parallel_index}" if ranks else settings.label,
         namespace=settings.namespace,
-        row_formats=ROW_FORMATS[model.dtype],
+        row_formats=offered((), model.dtype),
         window=draft.shape.window,
         features=settings.features,
     )

@@ -219,7 +219,7 @@ class Session:
         self.ladder.session_opened(now, agreement)
         self.news.add(
             Rung.SESSION,
-            f"session with {welcome.software}: rows {agreement.row_format.name}, "
+            f"session with {welcome.software}: rows {agreement.row_format.kind}, "
             f"depth {agreement.max_depth}, identity {agreement.identity}",
         )
 
