@@ -13,15 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-
-class Mark(Protocol):
-    """A point in a device's work."""
-
-    def reached(self) -> bool:
-        """Whether everything given to the device before the mark is finished. Does not block."""
-
-    def wait(self) -> None:
-        """Block until it is."""
+from sidedraft.device.marks import CudaMark, Mark, Reached
+from sidedraft.device.transfers import CudaTransfers, Transfers
 
 
 class Runtime(Protocol):
@@ -46,13 +39,8 @@ class Runtime(Protocol):
 
     def mark(self) -> Mark: ...
 
-
-class _Reached:
-    def reached(self) -> bool:
-        return True
-
-    def wait(self) -> None:
-        return None
+    def transfers(self) -> Transfers | None:
+        """A new queue of copies to the host; None where host memory is device memory."""
 
 
 class CpuRuntime:
@@ -85,19 +73,10 @@ class CpuRuntime:
         return source
 
     def mark(self) -> Mark:
-        return _Reached()
+        return Reached()
 
-
-class _CudaMark:
-    def __init__(self, device: torch.device) -> None:
-        self._event: torch.cuda.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record(torch.cuda.current_stream(device))
-
-    def reached(self) -> bool:
-        return bool(self._event.query())  # type: ignore[no-untyped-call]
-
-    def wait(self) -> None:
-        self._event.synchronize()
+    def transfers(self) -> None:
+        return None
 
 
 class CudaRuntime:
@@ -122,7 +101,10 @@ class CudaRuntime:
         return host.copy_(source, non_blocking=True)
 
     def mark(self) -> Mark:
-        return _CudaMark(self.device)
+        return CudaMark(torch.cuda.current_stream(self.device))
+
+    def transfers(self) -> Transfers:
+        return CudaTransfers(self.device)
 
 
 def runtime_for(device: torch.device) -> Runtime:
