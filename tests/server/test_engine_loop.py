@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
+from msgspec import UNSET
 
 from sidedraft.server.engine_loop import MAX_BREAKDOWNS
+from sidedraft.server.job import Job
 from sidedraft.transport.base import Lane
 from sidedraft.wire.advance import Advance, Outcome
+from sidedraft.wire.batch import AnswerBatch
 from sidedraft.wire.errors import Code
 from support.engine_client import text
 from support.server_bench import ServerBench
@@ -93,3 +96,41 @@ def test_what_arrives_after_the_stop_is_not_waited_for() -> None:
     stop.set()
     bench.engine_loop.run(stop, drain=5.0)
     assert (bench.engine.stats().counters.steps, bench.engine_loop.queued) == (1, 1)
+
+
+def test_the_answer_says_for_how_many_slices_a_proposal_waited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bulk rows of one verifier fill many slices; each of the other's proposals arrives while one runs."""
+    bench = ServerBench()
+    bench.open()
+    sender, asker = bench.peer(), bench.peer()
+    for r in range(8):
+        sender.advance(make_advance(r, 0, 0, text(240, seed=r), width=4), lane=Lane.BULK)
+    asker.advance(opening(0))
+    bench.io_turn()
+    asked = iter(range(1, 5))
+
+    def launch_and_receive(works: list[Job]) -> object:
+        bench.clock.advance(0.5)
+        if not works[0].advance.depth and (generation := next(asked, None)):
+            asker.advance(opening(generation))
+            bench.io_turn()
+        bench.clock.advance(0.5)
+        return original(works)
+
+    original = bench.engine.launch
+    monkeypatch.setattr(bench.engine, "launch", launch_and_receive)
+    bench.turn()
+    asker.pump = None
+    heard = [asker.expect(AnswerBatch) for _ in range(5)]
+    assert [answers.answers[0].outcome for answers in heard] == [Outcome.DRAFTED] * 5
+    assert [answers.timings.slices for answers in heard] == [0, 1, 1, 1, 1]
+    assert bench.engine_loop.counts() == {"errors": 0, "slices": 8, "most_waited": 1}
+
+
+def test_a_session_of_an_older_minor_is_not_told_of_slices() -> None:
+    bench = ServerBench()
+    bench.open()
+    peer = bench.peer(greet=False)
+    peer.greet(bench.hello(minors=(0, 1)))
+    peer.advance(opening(0))
+    assert peer.expect(AnswerBatch).timings.slices is UNSET

@@ -76,7 +76,7 @@ def test_every_figure_of_the_server_is_exported() -> None:
     assert set(snapshot(IoCounters())) == set(IO_COUNTERS)
     fields = {field.name for kind in (EngineStats, EngineCounters) for field in dataclasses.fields(kind)}
     shown = {*ENGINE_COUNTERS, *ENGINE_GAUGES, *(f"blocks_{state}" for state in BLOCK_STATES)}
-    assert fields - {"counters"} == shown - {"queued", "errors"}
+    assert fields - {"counters"} == shown - {"queued", "errors", "slices", "most_waited"}
 
 
 def test_a_report_is_exported_with_the_verifiers_label_until_its_session_ends(scene: Scene) -> None:

@@ -28,7 +28,7 @@ class Engine:
 
     def counts(self) -> dict[str, Any]:
         stats = numbers(self._bench.engine.stats())
-        return {**stats.pop("counters"), "errors": self._bench.engine_loop.errors.value, **stats}
+        return {**stats.pop("counters"), **self._bench.engine_loop.counts(), **stats}
 
 
 class Scene:

@@ -11,7 +11,7 @@ from sidedraft.server.inbox import Inbox
 from sidedraft.server.io_loop import IoLoop
 from sidedraft.server.phases import Lifecycle, Phase
 from sidedraft.server.reception import Reception
-from sidedraft.server.schedule import Schedule
+from sidedraft.server.schedule import Schedule, StepBounds
 from sidedraft.server.service import Service
 from sidedraft.transport.fake import FakeNetwork, VirtualClock
 from sidedraft.wire import messages as m
@@ -68,7 +68,7 @@ class ServerBench:
             block_size=BLOCK,
         )
         self.engine = Engine(self.draft, plan, clock=self.clock, poison=True)
-        self.schedule = Schedule(slice_bytes=SLICE, batch=requests)
+        self.schedule = Schedule(StepBounds.of(plan, SLICE))
         self.engine_loop = EngineLoop(self.engine, self.schedule, self.inbox, self.io.reply, self.clock)
         shape = self.draft.shape
         self.facts = ServerFacts(

@@ -27,6 +27,7 @@ def timings(reply: Reply, now: float) -> Timings:
         propose=_microseconds(reply.propose),
         server=_microseconds(now - arrived),
         batch=min(reply.proposals, MAX_BATCH),
+        slices=reply.slices,
     )
 
 

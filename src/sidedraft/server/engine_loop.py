@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 
 from sidedraft.engine import Engine
 from sidedraft.metrics import Counter
@@ -20,6 +22,9 @@ log = logging.getLogger(__name__)
 
 IDLE = 0.1
 """Seconds between two looks at the stop flag when there is nothing to do."""
+
+REMEMBERED = 64
+"""Slices whose end is remembered, to find those that an advance missed while it was brought here."""
 
 MAX_BREAKDOWNS = 3
 """Consecutive exceptions while finishing a launch, after which the engine is not trusted any more."""
@@ -48,7 +53,18 @@ class EngineLoop:
         """Consecutive steps that an exception ended; read by any thread."""
         self.step_began: float | None = None
         """When the running step began, None between steps; read by any thread."""
+        self.most_waited = 0
+        """The most ingest slices that a proposal has waited for; read by any thread."""
         self._breakdowns = 0
+        self._slice_ends: deque[float] = deque(maxlen=REMEMBERED)
+
+    def counts(self) -> dict[str, int]:
+        """What the loop adds to the engine's own counts; for any thread."""
+        return {
+            "errors": self.errors.value,
+            "slices": self._schedule.slices,
+            "most_waited": self.most_waited,
+        }
 
     @property
     def queued(self) -> int:
@@ -73,7 +89,7 @@ class EngineLoop:
         for order in self._inbox.take(timeout):
             match order:
                 case Job():
-                    self._schedule.add(order)
+                    self._schedule.add(order, self._missed(order))
                 case ReleaseRequest(owner, request, generation):
                     self._give_back(self._schedule.drop(owner, request, generation))
                     self.engine.release(owner, request, generation)
@@ -81,12 +97,19 @@ class EngineLoop:
                     self._give_back(self._schedule.drop_owner(owner))
                     self.engine.release_owner(owner)
 
+    def _missed(self, job: Job) -> int:
+        """Slices that ended after the job arrived."""
+        return sum(1 for _ in takewhile(lambda end: end > job.arrived, reversed(self._slice_ends)))
+
     def _next_step(self) -> bool:
+        slices = self._schedule.slices
         jobs = self._schedule.next()
         if jobs:
             self.step_began = started = self._clock()
             self._reply(self._step(jobs, started))
             self.step_began = None
+            if self._schedule.slices > slices:
+                self._slice_ends.append(self._clock())
         return bool(jobs)
 
     def _step(self, jobs: list[Job], started: float) -> Reply:
@@ -103,7 +126,17 @@ class EngineLoop:
                 raise
             return self._failed(jobs, error, started)
         self.failures = self._breakdowns = 0
-        return Reply(jobs, answers, started, flight.ingest_seconds, flight.propose_seconds, flight.proposals)
+        waited = max(job.waited for job in jobs)
+        self.most_waited = max(self.most_waited, waited)
+        return Reply(
+            jobs,
+            answers,
+            started,
+            flight.ingest_seconds,
+            flight.propose_seconds,
+            flight.proposals,
+            waited,
+        )
 
     def _failed(self, jobs: list[Job], error: Exception, started: float) -> Reply:
         log.exception("an engine step of %d advances failed", len(jobs))

@@ -19,6 +19,7 @@ from sidedraft.wire.advance import Answer, Outcome
 from sidedraft.wire.batch import AdvanceBatch, AnswerBatch, Timings
 from sidedraft.wire.codec import Decoded
 from sidedraft.wire.errors import Code, WireError
+from sidedraft.wire.versions import as_agreed
 
 if TYPE_CHECKING:
     from sidedraft.server.reception import Reception
@@ -125,7 +126,8 @@ class Exchange:
             self._send_answers(session, batch.serial, answers, Timings())
 
     def _send_answers(self, session: Session, serial: int, answers: list[Answer], spent: Timings) -> None:
-        most = session.agreement.limits.batch
+        agreement = session.agreement
+        most, spent = agreement.limits.batch, as_agreed(spent, agreement.minor, agreement.features)
         for start in range(0, len(answers), most):
             part = AnswerBatch(
                 **session.ids, serial=serial, answers=answers[start : start + most], timings=spent

@@ -27,6 +27,11 @@ class Job(Work):
     serial: int
     """Of the batch it came in."""
     receipt: Receipt
+    since: int = 0
+    """Slices given out by the schedule when the job's turn came; `Schedule`'s own."""
+    waited: int = 0
+    """Slices that ran between a proposal's turn and its launch. Its turn comes when it arrives, or when what
+    its request sent before is taken."""
 
     @property
     def row_bytes(self) -> int:

@@ -37,6 +37,7 @@ IO_COUNTERS: Mapping[str, tuple[str, str]] = {
 ENGINE_COUNTERS: Mapping[str, tuple[str, str]] = {
     "steps": ("steps", "Engine steps completed."),
     "errors": ("errors", "Engine steps that an exception ended."),
+    "slices": ("ingest_slices", "Engine steps that only took in context rows."),
     "proposals": ("proposals", "Drafts given."),
     "expired": ("expired", "Proposals not computed because their budget was used up."),
     "superseded": ("superseded", "Proposals not computed because a later advance had arrived."),
@@ -57,6 +58,7 @@ ENGINE_COUNTERS: Mapping[str, tuple[str, str]] = {
 ENGINE_GAUGES: Mapping[str, tuple[str, str]] = {
     "queued": ("queued", "Advances that wait for the engine."),
     "requests": ("requests", "Requests open."),
+    "most_waited": ("proposal_slices_max", "The most ingest slices that a proposal has waited for."),
     "index": ("index_blocks", "Blocks in the prefix index."),
     "blocks_total": ("pool_blocks", "Blocks of the pool."),
 }

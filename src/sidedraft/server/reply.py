@@ -26,3 +26,5 @@ class Reply:
     """Seconds."""
     proposals: int = 0
     """Proposals that were computed together."""
+    slices: int = 0
+    """Ingest slices that ran while one of the step's proposals waited: the most of any."""

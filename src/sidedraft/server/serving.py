@@ -13,7 +13,7 @@ from sidedraft.server.loader import Loaded, load, name_of
 from sidedraft.server.parts import Parts
 from sidedraft.server.phases import Phase
 from sidedraft.server.reception import Reception
-from sidedraft.server.schedule import Schedule
+from sidedraft.server.schedule import Schedule, StepBounds
 from sidedraft.server.service import Service
 from sidedraft.server.smoke import smoke_test
 from sidedraft.server.status import numbers
@@ -43,7 +43,7 @@ def run_engine(parts: Parts, io: IoLoop, address: str, http: str) -> None:
         smoke_test(loaded.engine, loaded.draft.shape, smoke_progress)
     loop = EngineLoop(
         loaded.engine,
-        Schedule(slice_bytes=settings.engine().ingest_slice, batch=settings.max_requests),
+        Schedule(StepBounds.of(loaded.engine.plan, settings.engine().ingest_slice)),
         parts.inbox,
         io.reply,
     )
@@ -98,4 +98,4 @@ class _View:
         stats = numbers(self._loop.engine.stats())
         before = numbers(self._smoke)
         traffic = {name: count - before[name] for name, count in stats.pop("counters").items()}
-        return {**traffic, "errors": self._loop.errors.value, **stats}
+        return {**traffic, **self._loop.counts(), **stats}
