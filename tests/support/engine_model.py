@@ -31,6 +31,8 @@ class ModelRequest:
     lookup: bool
     tokens: list[int] = field(default_factory=list)
     rows: dict[int, Row] = field(default_factory=dict)
+    wanted: dict[BlockName, int] = field(default_factory=dict)
+    """Blocks of its prefix that were not there when it opened, by name, with their index."""
     serial: int = field(default_factory=lambda: next(_serials))
 
 
@@ -40,6 +42,7 @@ class EngineModel:
     window: int | None = None
     published: dict[BlockName, list[Aux]] = field(default_factory=dict)
     _sent: dict[BlockName, set[Aux]] = field(default_factory=dict)
+    _open: list[ModelRequest] = field(default_factory=list)
     restored: int = 0
     computed: int = 0
 
@@ -56,6 +59,9 @@ class EngineModel:
         request.tokens = request.tokens[: advance.first] + new
         request.rows = {p: row for p, row in request.rows.items() if p < known}
         self._restore(request, known)
+        if advance.opening is not None:
+            self._open.append(request)
+            self._want(request, advance.first // self.block)
         count = advance.row_count
         for i in range(count):
             position = advance.rows_at + i
@@ -78,9 +84,15 @@ class EngineModel:
                 continue
             if all(row is not None and row.launch <= launch for row in rows):
                 name = self._name(request, request.tokens[: places.stop])
-                self.published.setdefault(name, [row.aux for row in rows if row is not None])
+                if name not in self.published:
+                    self.published[name] = [row.aux for row in rows if row is not None]
+                    self._hand_on(name)
         kept = self._lowest(request) // self.block * self.block
         request.rows = {p: row for p, row in request.rows.items() if p >= kept}
+
+    def close(self, request: ModelRequest) -> None:
+        """It waits for nothing any more."""
+        self._open.remove(request)
 
     def shown(self, request: ModelRequest) -> dict[int, Aux]:
         """Context rows a proposal at the committed end is given, by position."""
@@ -94,16 +106,39 @@ class EngineModel:
     def _restore(self, request: ModelRequest, known: int) -> None:
         if request.seed is None or not request.lookup:
             return
-        for index in range(known // self.block, len(request.tokens) // self.block):
-            places = self._places(index)
-            if places.stop <= self._lowest(request) // self.block * self.block:
+        for index in self._absent(request, known // self.block):
+            self._take_over(request, index)
+
+    def _absent(self, request: ModelRequest, start: int) -> list[int]:
+        """Full blocks from `start` on, in sight, of which the request has no row."""
+        start = max(start, self._lowest(request) // self.block)
+        return [
+            index
+            for index in range(start, len(request.tokens) // self.block)
+            if not any(p in request.rows for p in self._places(index))
+        ]
+
+    def _take_over(self, request: ModelRequest, index: int) -> None:
+        places = self._places(index)
+        found = self.published.get(self._name(request, request.tokens[: places.stop]))
+        if found is not None:
+            request.rows |= {p: Row(aux, 0) for p, aux in zip(places, found, strict=True)}
+            self.restored += self.block
+
+    def _want(self, request: ModelRequest, end: int) -> None:
+        if request.seed is not None and request.lookup:
+            for index in self._absent(request, 0):
+                if index < end:
+                    name = self._name(request, request.tokens[: self._places(index).stop])
+                    request.wanted[name] = index
+
+    def _hand_on(self, name: BlockName) -> None:
+        for request in self._open:
+            index = request.wanted.pop(name, None)
+            if index is None or index not in self._absent(request, index):
                 continue
-            if any(p in request.rows for p in places):
-                continue
-            found = self.published.get(self._name(request, request.tokens[: places.stop]))
-            if found is not None:
-                request.rows |= {p: Row(aux, 0) for p, aux in zip(places, found, strict=True)}
-                self.restored += self.block
+            if self._name(request, request.tokens[: self._places(index).stop]) == name:
+                self._take_over(request, index)
 
     def _lowest(self, request: ModelRequest) -> int:
         return 0 if self.window is None else max(0, len(request.tokens) - self.window + 1)

@@ -159,6 +159,7 @@ class Simulation:
         self.flush()  # a server releases after what it received before
         self.pairs.remove(pair)
         self.ended.append(pair)
+        self.model.close(pair.model)
         pair.real.release()
 
     def launch(self) -> None:
