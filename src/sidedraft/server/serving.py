@@ -40,7 +40,7 @@ def run_engine(parts: Parts, io: IoLoop, address: str, http: str) -> None:
     loaded = load(settings, report, check)
     if not settings.skip_smoke_test:
         parts.lifecycle.enter(Phase.SMOKE)
-        smoke_test(loaded.engine, loaded.draft.shape, smoke_progress)
+        smoke_test(loaded.engine, loaded.draft, smoke_progress)
     loop = EngineLoop(
         loaded.engine,
         Schedule(StepBounds.of(loaded.engine.plan, settings.engine().ingest_slice)),
