@@ -18,6 +18,7 @@ from sidedraft.settings import VerifierSettings, WireLimits
 from sidedraft.transport.fake import FakeNetwork, VirtualClock
 from sidedraft.verifier import submitting
 from sidedraft.verifier.facts import VerifierFacts
+from sidedraft.verifier.filling import Filler
 from sidedraft.verifier.pending import Pending
 from sidedraft.verifier.pumping import Pump
 from sidedraft.verifier.reporting import Reporter
@@ -89,6 +90,7 @@ class World:
         self.server = self.make_server(service)
         self.channel = self.network.connect()
         told = facts(taps, window) if told is None else told
+        self.filler = Filler(self.shared)
         self.shared = Shared(told, settings, self.clock, Random(seed + 1), wait=self.wait)
         logging.getLogger("sidedraft.verifier").setLevel(logging.CRITICAL)
         self.pump = Pump(self.shared, self.channel, Reporter("fake"))
@@ -182,7 +184,7 @@ class World:
         chosen = list(self.requests.values() if requests is None else requests)
         submissions = [self.submission(request, depth) for request in chosen]
         begun, closed = self.clock(), self.session.ladder.breaker.closed
-        step = submitting.submit(self.shared, submissions, None)
+        step = submitting.submit(self.shared, self.filler, submissions, None)
         waited = self.clock() > begun  # for a send buffer
         self.overrun = max(self.overrun, self.clock() - step.deadline if waited else 0.0)
         self.waits_while_open += waited and not closed

@@ -325,7 +325,7 @@ def test_a_proposal_carries_what_is_left_of_its_deadline() -> None:
         budgets.append(batch.budget_us)
 
     w.server._work = noting
-    submitting.submit(w.shared, [w.submission(request)], Ready())
+    submitting.submit(w.shared, w.filler, [w.submission(request)], Ready())
     w.sleep(0.01)
     assert budgets == [pytest.approx(15_000, abs=1)]
 

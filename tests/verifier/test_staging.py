@@ -7,7 +7,7 @@ import numpy as np
 from sidedraft.settings import VerifierSettings
 from sidedraft.verifier import submitting
 from sidedraft.verifier.pending import Pending
-from sidedraft.verifier.staging import BufferPool
+from sidedraft.verifier.buffers import BufferPool
 from sidedraft.verifier.state.outcome import Draft
 from sidedraft.verifier.submission import Submission
 from support.ladder_world import IMPATIENT, SETTINGS, World
@@ -22,7 +22,7 @@ def test_a_pool_is_bounded_and_replaces_what_was_abandoned() -> None:
     assert pool.take() is None
     pool.give(first)
     assert pool.take() is first
-    pool.abandon()
+    pool.abandon(first)
     third = pool.take()
     assert third is not None
     assert third is not second
@@ -90,7 +90,7 @@ def test_rows_outside_a_windowed_drafts_sight_do_not_travel() -> None:
     request = w.start(100)
     one = w.submission(request)
     one.horizon = 100
-    Pending(w.shared, submitting.submit(w.shared, [one], None), [one]).result()
+    Pending(w.shared, submitting.submit(w.shared, w.filler, [one], None), [one]).result()
     (peer,) = w.server.peers.values()
     (held,) = peer.requests.values()
     assert held.tokens == request.tokens
@@ -118,7 +118,7 @@ class Impossible:
 
 def submit_three(w: World, rows: object, ready: object = None) -> object:
     one = Submission("x", 0, [1, 2, 3], 4, depth=2, rows=rows)  # type: ignore[arg-type]
-    step = submitting.submit(w.shared, [one], ready)  # type: ignore[arg-type]
+    step = submitting.submit(w.shared, w.filler, [one], ready)  # type: ignore[arg-type]
     return Pending(w.shared, step, [one]).result()["x"]
 
 

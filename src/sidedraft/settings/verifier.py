@@ -43,8 +43,9 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
     """Without a reply to our hello, the connection counts as failed."""
     max_depth: Annotated[int, Meta(ge=1, le=64, description="a depth from 1 to 64")] = 64
     """Greatest depth ever asked for; the server's is agreed below it."""
-    staging_segments: Count = 8
-    """Send buffers kept for bulk frames; abandoned ones are replaced within this bound."""
+    staging_segments: Annotated[int, Meta(ge=0, le=4096, description="a count from 0 to 4096")] = 128
+    """Most send buffers, of a bulk frame each, that rows may wait in while the engine goes on: as many as the
+    largest step has frames. Made when needed. 0: `submit` returns when the server has taken the rows in."""
     strict_identity: bool = False
     """Refuse a server whose target is only partly known to be ours."""
     limits: WireLimits = WireLimits()

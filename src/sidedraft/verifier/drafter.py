@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from random import Random
 from types import TracebackType
 
+from sidedraft.device import Runtime
 from sidedraft.settings import VerifierSettings
 from sidedraft.transport.base import Channel
 from sidedraft.verifier import submitting
 from sidedraft.verifier.facts import VerifierFacts
+from sidedraft.verifier.filling import Filler
 from sidedraft.verifier.io_thread import IoThread
 from sidedraft.verifier.pending import Pending
 from sidedraft.verifier.shared import Clock, Shared
@@ -75,6 +77,8 @@ class Drafter:
         clock: seconds, never going back; deadlines are by it.
         random: jitter of the retries.
     """
+        runtime: of the device that rows come from; None when they are on the host. Rows that lie on another
+            device than this one are waited for.
 
     def __init__(
         self,
@@ -85,6 +89,7 @@ class Drafter:
         clock: Clock = time.monotonic,
         random: Random | None = None,
     ) -> None:
+        runtime: Runtime | None = None,
         settings = VerifierSettings() if settings is None else settings
         random = Random() if random is None else random
         if channel_factory is None:
@@ -92,26 +97,34 @@ class Drafter:
         self.address = address
         self.facts = facts
         self.clock = clock
-        self._shared = Shared(facts, settings, clock, random)
+        self._shared = Shared(facts, settings, clock, random, runtime=runtime)
+        self._filler = Filler(self._shared)
         self._io = IoThread(self._shared, channel_factory, settings, random, address)
         self._io.start()
 
     def submit(self, submissions: Sequence[Submission], ready: ReadyEvent | None = None) -> Pending:
         """State one step of any number of requests, each at most once, and ask for their drafts.
 
-        Returns when the rows have been copied; the engine may reuse its tensors then. Bounded by the step's
-        deadline: rows that find no send buffer by then are left out, a counted hole in the draft's context.
+        Returns when the rows have been copied, or, with the `runtime` of a device, when their copies are in
+        its queue; the engine may reuse its tensors then. Bounded by the step's deadline: rows that find no
+        send buffer by then are left out, a counted hole in the draft's context.
 
         Args:
-            ready: says when the rows are computed; None when they are.
+            ready: says when the rows are computed; None when they are, or when the device's current stream
+                computes them.
 
         Raises:
             SubmissionError: a submission is wrong in itself or contradicts an earlier one; nothing happened.
         """
-        step = submitting.submit(self._shared, submissions, ready)
+        step = submitting.submit(self._shared, self._filler, submissions, ready)
         return Pending(self._shared, step, submissions)
 
     def release(self, requests: Iterable[Hashable]) -> None:
+    def reserve(self, size: int) -> int:
+        """Make send buffers for `size` bytes of rows now, before the first step needs them: on a GPU that
+        takes a while. Gives how many bytes there are, `staging_segments` allowing."""
+        return self._shared.reserve(size)
+
         """These requests ended, or were preempted: a later submission of one begins anew. The server keeps
         what it learned of their prefixes."""
         with self._shared.changed:
@@ -179,6 +192,8 @@ class Drafter:
     def close(self) -> None:
         """Say goodbye and stop the I/O thread. Steps under way, and later ones, get no drafts."""
         if not self._io.stop(CLOSE_TIMEOUT):
+        if not self._filler.stop(CLOSE_TIMEOUT):
+            _log.warning("%s: rows are still waited for after %g s", self.address, CLOSE_TIMEOUT)
             _log.warning("%s: the I/O thread did not stop within %g s", self.address, CLOSE_TIMEOUT)
 
     def __enter__(self) -> Drafter:

@@ -6,10 +6,13 @@ import threading
 from collections.abc import Callable
 from random import Random
 
+import torch
+
+from sidedraft.device import CpuRuntime, Runtime
 from sidedraft.settings import VerifierSettings
 from sidedraft.transport.base import Channel
+from sidedraft.verifier.buffers import Buffer, BufferPool, Memory
 from sidedraft.verifier.facts import VerifierFacts
-from sidedraft.verifier.staging import Buffer, BufferPool
 from sidedraft.verifier.state.session import Session
 
 Clock = Callable[[], float]
@@ -27,6 +30,7 @@ class Shared:
 
     Args:
         wait: how the engine's thread waits; None is on `changed`, in real time.
+        runtime: of the device that rows come from; None: they are on the host.
     """
 
     def __init__(
@@ -36,8 +40,11 @@ class Shared:
         clock: Clock,
         random: Random,
         wait: Wait | None = None,
+        runtime: Runtime | None = None,
     ) -> None:
         self.facts = facts
+        self.runtime = CpuRuntime() if runtime is None else runtime
+        """Of the device that rows come from."""
         self.clock = clock
         self.changed = threading.Condition()
         """The lock, and the signal that steps were settled, buffers came back or a session began."""
@@ -47,8 +54,11 @@ class Shared:
         """Set and cleared by the I/O thread; others only wake it."""
         self.wait = self._wait if wait is None else wait
         limits = settings.limits
-        self._control = BufferPool(limits.control_payload, CONTROL_BUFFERS)
-        self._bulk = BufferPool(limits.bulk_payload, settings.staging_segments)
+        self.deferred = settings.staging_segments > 0
+        """False: `submit` returns when the server has taken the rows in."""
+        segments = settings.staging_segments or limits.bulk_credit // limits.bulk_payload
+        self._control = BufferPool(limits.control_payload, CONTROL_BUFFERS, self._memory)
+        self._bulk = BufferPool(limits.bulk_payload, segments, self._memory)
 
     def wake(self) -> None:
         """Make the I/O thread look at once."""
@@ -60,12 +70,20 @@ class Shared:
         self._reclaim()
         return (self._bulk if bulk else self._control).take()
 
+    def reserve(self, size: int) -> int:
+        """Make send buffers for so many bytes of rows now; gives the bytes that there are."""
+        with self.changed:
+            return self._bulk.reserve(-(-size // self._bulk.size)) * self._bulk.size
+
+    def _memory(self, size: int) -> Memory:
+        return self.runtime.host_buffer(size, dtype=torch.uint8).numpy()
+
     def _reclaim(self) -> None:
         freed, abandoned = self.session.outbox.take_buffers()
         for buffer in freed:
             buffer.pool.give(buffer)
         for buffer in abandoned:
-            buffer.pool.abandon()
+            buffer.pool.abandon(buffer)
 
     def _wait(self, done: Callable[[], bool], until: float) -> bool:
         with self.changed:

@@ -6,14 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from sidedraft.verifier.filling import Filler
 from sidedraft.verifier.shared import Shared
-from sidedraft.verifier.staging import Buffer, fill
 from sidedraft.verifier.state.cutting import Parcel
-from sidedraft.verifier.state.news import Rung
 from sidedraft.verifier.state.outcome import NoDraft, Reason
 from sidedraft.verifier.state.step import Step
-from sidedraft.verifier.submission import Rows, Submission, check
-from sidedraft.wire.agreement import Agreement
+from sidedraft.verifier.submission import Submission, check
 
 READY_POLL = 0.00005
 """Seconds between two looks at the engine's event."""
@@ -25,7 +23,9 @@ class ReadyEvent(Protocol):
     def query(self) -> bool: ...
 
 
-def submit(shared: Shared, submissions: Sequence[Submission], ready: ReadyEvent | None) -> Step:
+def submit(
+    shared: Shared, filler: Filler, submissions: Sequence[Submission], ready: ReadyEvent | None
+) -> Step:
     """See `Drafter.submit`."""
     begun = shared.clock()
     facts = shared.facts
@@ -45,67 +45,37 @@ def submit(shared: Shared, submissions: Sequence[Submission], ready: ReadyEvent 
     step.times.request_plan = planned - begun
     if agreement is not None and parcels:
         rows = [one.rows for one in submissions]
-        computed = any(parcel.layout.tail for parcel in parcels) and _computed(shared, ready, step.deadline)
+        why_not = ""
+        if any(parcel.layout.tail for parcel in parcels) and not filler.orders(rows, ready):
+            why_not, ready = _wait(shared, ready, step.deadline), None
         for parcel in parcels:
-            _stage(shared, parcel, rows, agreement, step.deadline, computed=computed)
-            with shared.changed:
-                shared.session.outbox.dispatch(shared.clock(), parcel)
-                shared.wake()
+            filler.send(parcel, rows, agreement, step.deadline, ready=ready, why_not=why_not)
+        if not shared.deferred:
+            shared.wait(lambda: _taken_in(shared, parcels), step.deadline)
         step.times.context_d2h = shared.clock() - planned
     return step
 
 
-def _computed(shared: Shared, ready: ReadyEvent | None, until: float) -> bool:
-    """Wait for the rows; False when they are not computed by `until`, or the device fails."""
+def _wait(shared: Shared, ready: ReadyEvent | None, until: float) -> str:
+    """Wait on the host for the rows; says why they are not to be copied, if they are not."""
     try:
         while ready is not None and not ready.query():
             if shared.clock() >= until:
-                return False
+                return "they were not computed in time"
             time.sleep(READY_POLL)
     except Exception as error:  # a device's fault must not reach the engine as one of ours
-        with shared.changed:
-            shared.session.news.add(Rung.STAGING, f"waiting for rows failed: {error}")
-        return False
+        return f"waiting for them failed: {error}"
+    return ""
+
+
+def _taken_in(shared: Shared, parcels: Sequence[Parcel]) -> bool:
+    """Whether the server has answered every bulk advance, but for those of requests that are lost."""
+    if not shared.session.ladder.breaker.closed:
+        return True
+    for parcel in parcels:
+        for piece in parcel.pieces if parcel.bulk else ():
+            request = shared.session.ladder.by_id.get(piece.advance.request)
+            current = request is not None and request.open and request.generation == piece.advance.generation
+            if current and request is not None and request.answered < piece.advance.number:
+                return False
     return True
-
-
-def _stage(
-    shared: Shared,
-    parcel: Parcel,
-    rows: Sequence[Rows | None],
-    agreement: Agreement,
-    until: float,
-    *,
-    computed: bool,
-) -> None:
-    """Fill the payload. Rows that are not computed, or find no free buffer, by `until` stay here."""
-    wanted = sum(len(piece.rows) for piece in parcel.pieces)
-    buffer = _take(shared, parcel, until) if wanted and computed else None
-    try:
-        fill(parcel, rows, agreement, buffer, shared.facts.projection)
-        why = "no send buffer was free in time" if computed else "they were not computed in time"
-    except Exception as error:  # a device's fault must not reach the engine as one of ours
-        fill(parcel, rows, agreement, None)
-        why = f"copying them failed: {error}"
-        if buffer is not None:
-            with shared.changed:
-                buffer.pool.give(buffer)
-    if wanted and not parcel.layout.tail:
-        with shared.changed:
-            shared.session.counters.rows_dropped += wanted
-            shared.session.news.add(Rung.STAGING, f"{wanted} rows stay here, a hole in the context: {why}")
-
-
-def _take(shared: Shared, parcel: Parcel, until: float) -> Buffer | None:
-    """A buffer. Credits set them free while earlier parcels go out, so it is worth waiting for one, but not
-    while the breaker is open: then no step waits for the server in any way."""
-    found: list[Buffer] = []
-
-    def decided() -> bool:
-        buffer = shared.take_buffer(bulk=parcel.bulk)
-        if buffer is not None:
-            found.append(buffer)
-        return bool(found) or not shared.session.ladder.breaker.closed
-
-    shared.wait(decided, until)
-    return found[0] if found else None
