@@ -76,9 +76,9 @@ class Drafter:
         channel_factory: opens another kind of channel, instead of `ZmqChannel(address)`.
         clock: seconds, never going back; deadlines are by it.
         random: jitter of the retries.
-    """
         runtime: of the device that rows come from; None when they are on the host. Rows that lie on another
             device than this one are waited for.
+    """
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Drafter:
         channel_factory: Callable[[], Channel] | None = None,
         clock: Clock = time.monotonic,
         random: Random | None = None,
-    ) -> None:
         runtime: Runtime | None = None,
+    ) -> None:
         settings = VerifierSettings() if settings is None else settings
         random = Random() if random is None else random
         if channel_factory is None:
@@ -119,12 +119,12 @@ class Drafter:
         step = submitting.submit(self._shared, self._filler, submissions, ready)
         return Pending(self._shared, step, submissions)
 
-    def release(self, requests: Iterable[Hashable]) -> None:
     def reserve(self, size: int) -> int:
         """Make send buffers for `size` bytes of rows now, before the first step needs them: on a GPU that
         takes a while. Gives how many bytes there are, `staging_segments` allowing."""
         return self._shared.reserve(size)
 
+    def release(self, requests: Iterable[Hashable]) -> None:
         """These requests ended, or were preempted: a later submission of one begins anew. The server keeps
         what it learned of their prefixes."""
         with self._shared.changed:
@@ -191,9 +191,9 @@ class Drafter:
 
     def close(self) -> None:
         """Say goodbye and stop the I/O thread. Steps under way, and later ones, get no drafts."""
-        if not self._io.stop(CLOSE_TIMEOUT):
         if not self._filler.stop(CLOSE_TIMEOUT):
             _log.warning("%s: rows are still waited for after %g s", self.address, CLOSE_TIMEOUT)
+        if not self._io.stop(CLOSE_TIMEOUT):
             _log.warning("%s: the I/O thread did not stop within %g s", self.address, CLOSE_TIMEOUT)
 
     def __enter__(self) -> Drafter:
