@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from sidedraft.cli.demonstration.server import serving
+from sidedraft.cli.server_process import serving
 from sidedraft.drafts.configs import read_config
 from sidedraft.integrations.transformers.connect import connect
 from sidedraft.integrations.transformers.loop import generate

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sidedraft.cli.console import ProgressConsole
 from sidedraft.cli.demonstration.assets import Assets, find_assets
-from sidedraft.cli.demonstration.server import Server, serving
 from sidedraft.cli.errors import CommandError
 from sidedraft.cli.extras import require
+from sidedraft.cli.server_process import Server, serving
 
 if TYPE_CHECKING:
     from sidedraft.verifier.drafter import Drafter

@@ -26,9 +26,16 @@ _PR_SET_PDEATHSIG = 1
 class Server:
     """A running `sidedraft serve`."""
 
-    address: str
+    bound: str
+    """As it was told; port 0 stands for one of its choice."""
     log: Path
     process: subprocess.Popen[bytes]
+
+    @property
+    def address(self) -> str:
+        """Where verifiers connect; with port 0 known as soon as it loads."""
+        found = re.search(r"loading; verifiers ([^,\s]+)", self.log.read_text(errors="replace"))
+        return found[1] if found is not None else self.bound
 
     def wait_ready(self, timeout: float) -> None:
         """Until it serves proposals. Raises CommandError when it ends, or is not ready in time (seconds)."""
@@ -39,13 +46,17 @@ class Server:
                 raise CommandError(f"the draft server was not ready within {timeout:.0f} s")
             time.sleep(0.1)
 
-    def _ready(self) -> bool:
-        """Its banner says where health is told; the port is its own choice."""
+    @property
+    def http(self) -> str | None:
+        """HOST:PORT where health and status are told; its banner says so, the port is its own choice."""
         found = re.search(r"http://([^/\s]+)/healthz", self.log.read_text(errors="replace"))
-        if found is None:
+        return None if found is None else found[1]
+
+    def _ready(self) -> bool:
+        if self.http is None:
             return False
         try:
-            with urllib.request.urlopen(f"http://{found[1]}/readyz", timeout=5) as reply:
+            with urllib.request.urlopen(f"http://{self.http}/readyz", timeout=5) as reply:
                 return bool(reply.status == 200)
         except OSError:  # not ready is an HTTP error, which is one too
             return False
@@ -59,15 +70,21 @@ class Server:
 
 
 @contextmanager
-def serving(draft: Path, target: Path, arguments: Sequence[str] = ()) -> Iterator[Server]:
-    """Start a server on a socket in a private folder; stop it and remove the folder at the end.
+def serving(
+    draft: Path, target: Path | None, arguments: Sequence[str] = (), bind: str | None = None
+) -> Iterator[Server]:
+    """Start a server; stop it at the end.
 
-    arguments: more flags of `sidedraft serve`.
+    target: None when `draft` is a bundle. arguments: more flags of `sidedraft serve`. bind: another address
+    than a socket in a private folder, which is removed at the end.
     """
     with tempfile.TemporaryDirectory(prefix="sidedraft-") as home:
-        address, log = f"ipc://{home}/demo", Path(home) / "serve.log"
+        address, log = bind or f"ipc://{home}/draft.sock", Path(home) / "serve.log"
+        weights = (
+            ["--bundle", str(draft)] if target is None else ["--draft", str(draft), "--target", str(target)]
+        )
         command = [sys.executable, "-m", "sidedraft.cli.main", "serve", "--bind", address]
-        command += ["--http", "127.0.0.1:0", "--draft", str(draft), "--target", str(target), *arguments]
+        command += ["--http", "127.0.0.1:0", *weights, *arguments]
         with log.open("wb") as out:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, preexec_fn=_end_with_parent
