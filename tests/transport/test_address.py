@@ -71,13 +71,13 @@ def test_anything_else_is_refused_by_name(text: str) -> None:
 def test_other_hosts_need_the_flag_that_says_plain_text(host: str) -> None:
     with pytest.raises(AddressError, match="insecure_plain_text"):
         parse_address(f"tcp://{host}:7000")
-    address = parse_address(f"tcp://{host}:7000", insecure_plain_text=True)
+    address = parse_address(f"tcp://{host}:7000", open_to_others=True)
     assert address.endpoint(Lane.BULK) == f"tcp://{host}:7001"
 
 
 def test_a_listener_needs_a_number_and_a_channel_a_port() -> None:
-    named = parse_address("tcp://draft.example:7000", insecure_plain_text=True)
-    everywhere = parse_address("tcp://*:7000", insecure_plain_text=True)
+    named = parse_address("tcp://draft.example:7000", open_to_others=True)
+    everywhere = parse_address("tcp://*:7000", open_to_others=True)
     any_port = parse_address("tcp://127.0.0.1:0")
     assert for_connecting(named) is named
     assert for_binding(everywhere) is everywhere

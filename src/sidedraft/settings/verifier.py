@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from sidedraft.settings.base import Settings
 from sidedraft.settings.errors import SettingsError
+from sidedraft.settings.keys import KeyFile, check_keys
 from sidedraft.settings.wire import WireLimits
 
 Seconds = Annotated[float, Meta(gt=0, le=3600, description="seconds, above 0 and at most 3600")]
@@ -48,6 +49,12 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
     largest step has frames. Made when needed. 0: `submit` returns when the server has taken the rows in."""
     strict_identity: bool = False
     """Refuse a server whose target is only partly known to be ours."""
+    server_key: KeyFile | None = None
+    """File with the server's public key: encrypt, and speak with no other server."""
+    client_key: KeyFile | None = None
+    """File with this verifier's own secret key."""
+    insecure_plain_text: bool = False
+    """Allow a server on another host, without encryption."""
     limits: WireLimits = WireLimits()
 
     @property
@@ -59,6 +66,7 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
         return max(self.late_lost, self.deadline or 0.0)
 
     def check(self) -> None:
+        check_keys(self.server_key, self.client_key, insecure_plain_text=self.insecure_plain_text)
         if self.deadline_floor > self.deadline_ceiling:
             raise SettingsError(
                 "deadline_floor", self.deadline_floor, f"at most deadline_ceiling, {self.deadline_ceiling}"

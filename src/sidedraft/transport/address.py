@@ -93,17 +93,17 @@ def default_address() -> str:
     return f"ipc://{runtime_directory() / 'draft.sock'}"
 
 
-def parse_address(text: str, *, insecure_plain_text: bool = False) -> Address:
+def parse_address(text: str, *, open_to_others: bool = False) -> Address:
     """Read `ipc://PATH` or `tcp://HOST:PORT`; raises AddressError.
 
-    Nothing here is encrypted, so hosts other than this one are refused unless `insecure_plain_text` is set,
-    which is meant for links that are encrypted by other means.
+    Addresses of other hosts, and those that other hosts reach, are refused unless `open_to_others` is set:
+    when there are keys, or when a flag says that the link is encrypted by other means.
     """
     scheme, separator, rest = text.partition("://")
     if separator and scheme == "ipc":
         return _parse_ipc(text, rest)
     if separator and scheme == "tcp":
-        return _parse_tcp(text, rest, insecure_plain_text)
+        return _parse_tcp(text, rest, open_to_others)
     raise AddressError(text, "ipc://PATH or tcp://HOST:PORT")
 
 
@@ -137,7 +137,7 @@ def _parse_ipc(text: str, rest: str) -> IpcAddress:
     return IpcAddress(Path(rest))
 
 
-def _parse_tcp(text: str, rest: str, insecure_plain_text: bool) -> TcpAddress:
+def _parse_tcp(text: str, rest: str, open_to_others: bool) -> TcpAddress:
     found = _TCP.fullmatch(rest)
     if found is None or int(found["port"]) > MAX_PORT:
         raise AddressError(text, f"tcp://HOST:PORT with a port up to {MAX_PORT} (the next one is used too)")
@@ -150,10 +150,10 @@ def _parse_tcp(text: str, rest: str, insecure_plain_text: bool) -> TcpAddress:
     elif host == "localhost":
         host = "127.0.0.1"
     address = TcpAddress(host, int(found["port"]))
-    if not address.is_loopback and not insecure_plain_text:
+    if not address.is_loopback and not open_to_others:
         raise AddressError(
             text,
-            "ipc, or tcp to this host only: others could read and forge what is sent "
-            "(insecure_plain_text allows it, for links that are encrypted by other means)",
+            "ipc, or tcp to this host only: others could read and forge what is sent. Keys encrypt it (see "
+            "`sidedraft keys`); insecure_plain_text is for links that are encrypted by other means",
         )
     return address

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sidedraft.transport.clients import Client
 
 Frame = bytes | bytearray | memoryview
 """One frame: anything that offers a contiguous buffer of bytes."""
@@ -93,6 +96,9 @@ class Listener(Protocol):
         """Queue one message to a peer without blocking. False: the peer is gone or does not read."""
 
     def poll(self, timeout: float) -> list[Event]: ...
+
+    def client(self, peer: PeerId, lane: Lane) -> Client | None:
+        """Who the peer proved to be by its key; None where no keys are used."""
 
     def wake(self) -> None: ...
 

@@ -71,7 +71,8 @@ class Drafter:
     Nothing here raises for what a server or a network does; only a caller's own mistakes raise.
 
     Args:
-        address: of the server: `ipc://PATH` or `tcp://HOST:PORT`. A bad one raises `AddressError`.
+        address: of the server: `ipc://PATH` or `tcp://HOST:PORT`. A bad one raises `AddressError`, a file of
+            keys that cannot be used `KeyFileError`.
         facts: what this verifier tells every server.
         channel_factory: opens another kind of channel, instead of `ZmqChannel(address)`.
         clock: seconds, never going back; deadlines are by it.
@@ -209,9 +210,12 @@ class Drafter:
 
 
 def _zmq(address: str, settings: VerifierSettings) -> Callable[[], Channel]:
-    """Opens the real channel; the address is read now, so that a bad one raises where it was given."""
+    """Opens the real channel; address and keys are read now, so that a bad one raises where it was given."""
     from sidedraft.transport.address import for_connecting, parse_address
+    from sidedraft.transport.keys import read_verifier_keys
     from sidedraft.transport.zmq import ZmqChannel
 
-    for_connecting(parse_address(address))
-    return lambda: ZmqChannel(address, settings.limits)
+    keys = read_verifier_keys(settings.server_key, settings.client_key)
+    plain = settings.insecure_plain_text
+    for_connecting(parse_address(address, open_to_others=plain or keys is not None))
+    return lambda: ZmqChannel(address, settings.limits, insecure_plain_text=plain, keys=keys)

@@ -16,7 +16,9 @@ from sidedraft.integrations.vllm import aliases
 from sidedraft.integrations.vllm.given import Given
 from sidedraft.integrations.vllm.unsupported import unsupported
 from sidedraft.settings import Settings, SettingsError, VerifierSettings, build, check_each
+from sidedraft.settings.keys import KeyFile, check_keys
 from sidedraft.transport.address import AddressError, for_connecting, parse_address
+from sidedraft.transport.keys import KeyFileError, read_verifier_keys
 
 PREFIX = "SIDEDRAFT_"
 SECTION = "sidedraft"
@@ -40,6 +42,10 @@ class VllmSettings(Settings, frozen=True, kw_only=True):
     """Of the draft server."""
     insecure_plain_text: bool = False
     """Allow a server on another host, without encryption."""
+    server_key: KeyFile | None = None
+    """File with the server's public key: encrypt, and speak with no other server."""
+    client_key: KeyFile | None = None
+    """File with this engine's own secret key."""
     deadline_ms: (
         Annotated[float, Meta(gt=0, le=3_600_000, description="milliseconds, above 0 and at most 3600000")]
         | None
@@ -57,16 +63,25 @@ class VllmSettings(Settings, frozen=True, kw_only=True):
     """Steps between two log lines with the times of the stages."""
 
     def check(self) -> None:
+        check_keys(self.server_key, self.client_key, insecure_plain_text=self.insecure_plain_text)
+        open_to_others = self.insecure_plain_text or self.server_key is not None
         try:
-            for_connecting(parse_address(self.address, insecure_plain_text=self.insecure_plain_text))
+            for_connecting(parse_address(self.address, open_to_others=open_to_others))
         except AddressError as error:
             raise SettingsError("address", self.address, error.expected) from None
+        try:
+            read_verifier_keys(self.server_key, self.client_key)
+        except KeyFileError as error:
+            raise SettingsError("keys", str(error), "files made by `sidedraft keys`") from None
 
     def verifier(self) -> VerifierSettings:
         """The part that the drafter takes."""
         return VerifierSettings(
             deadline=None if self.deadline_ms is None else self.deadline_ms / 1000,
             strict_identity=self.strict_identity,
+            server_key=self.server_key,
+            client_key=self.client_key,
+            insecure_plain_text=self.insecure_plain_text,
         )
 
 

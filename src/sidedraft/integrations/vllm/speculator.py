@@ -21,7 +21,6 @@ from sidedraft.integrations.vllm.facts import verifier_facts
 from sidedraft.integrations.vllm.requests import RequestTable, announce_new_requests, watch
 from sidedraft.integrations.vllm.talker import Talker
 from sidedraft.integrations.vllm.timing import StageLog
-from sidedraft.transport.zmq import ZmqChannel
 from sidedraft.verifier.drafter import Drafter
 
 _log = logging.getLogger(__name__)
@@ -114,15 +113,7 @@ class RemoteSpeculator(BaseSpeculator):  # type: ignore[misc] # vLLM is not ther
         self, vllm_config: Any, device: torch.device, req_states: Any, settings: VllmSettings
     ) -> None:
         facts, runtime = verifier_facts(vllm_config, settings), runtime_for(device)
-        patience = settings.verifier()
-        drafter = Drafter(
-            settings.address,
-            facts,
-            patience,
-            channel_factory=lambda: ZmqChannel(
-                settings.address, patience.limits, insecure_plain_text=settings.insecure_plain_text
-            ),
-        )
+        drafter = Drafter(settings.address, facts, settings.verifier())
         weakref.finalize(self, drafter.close)
         self._table = RequestTable(drafter.release)
         watch(req_states, self._table)

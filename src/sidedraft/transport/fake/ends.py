@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sidedraft.transport.base import (
     Connected,
@@ -18,6 +19,9 @@ from sidedraft.transport.base import (
 )
 from sidedraft.transport.fake.connection import Connection, Wires
 from sidedraft.transport.fake.faults import Direction, Link
+
+if TYPE_CHECKING:
+    from sidedraft.transport.clients import Client
 
 
 class _End:
@@ -105,6 +109,8 @@ class FakeListener(_End):
         super().__init__(wires, address)
         self.connections: dict[tuple[PeerId, Lane], Connection] = {}
         self._known: set[Connection] = set()
+        self.clients: dict[tuple[PeerId, Lane], Client] = {}
+        """Put here who a peer is to be taken for; without it, there are no keys."""
 
     def send(self, peer: PeerId, lane: Lane, frames: Sequence[Frame]) -> bool:
         """See `base.Listener`."""
@@ -112,6 +118,10 @@ class FakeListener(_End):
         self._settle()
         connection = self.connections.get((peer, lane))
         return connection is not None and self._wires.transmit(connection, Direction.DOWN, frames)
+
+    def client(self, peer: PeerId, lane: Lane) -> Client | None:
+        """See `base.Listener`."""
+        return self.clients.get((peer, lane))
 
     def drop(self, peer: PeerId, lane: Lane) -> None:
         """See `base.Listener`. The peer's channel sees the connection end, and reconnects."""

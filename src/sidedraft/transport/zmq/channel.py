@@ -10,6 +10,8 @@ import zmq
 from sidedraft.settings import WireLimits
 from sidedraft.transport.address import for_connecting, parse_address
 from sidedraft.transport.base import Event, Frame, Lane, TransportError, check_frames
+from sidedraft.transport.keys import VerifierKeys
+from sidedraft.transport.zmq.curve import check_curve
 from sidedraft.transport.zmq.dealer_lane import DealerLane
 from sidedraft.transport.zmq.options import UNDELIVERED_LIMIT
 from sidedraft.transport.zmq.pump import Pump
@@ -22,6 +24,7 @@ class ZmqChannel:
         address: of the server, see `transport.address`; a bad one raises AddressError.
         limits: greatest frames to receive.
         insecure_plain_text: allow a server on another host, without encryption.
+        keys: encrypt everything, and speak only with the server that has the secret of `keys.server`.
         undelivered_limit: bytes a tcp connection may bring without completing a message.
     """
 
@@ -31,15 +34,19 @@ class ZmqChannel:
         limits: WireLimits = WireLimits(),  # noqa: B008 - frozen
         *,
         insecure_plain_text: bool = False,
+        keys: VerifierKeys | None = None,
         undelivered_limit: int = UNDELIVERED_LIMIT,
     ) -> None:
-        where = for_connecting(parse_address(address, insecure_plain_text=insecure_plain_text))
+        open_to_others = insecure_plain_text or keys is not None
+        where = for_connecting(parse_address(address, open_to_others=open_to_others))
+        if keys is not None:
+            check_curve()
         self.address = str(where)
         context: zmq.Context[zmq.Socket[Any]] = zmq.Context()
         self._lanes: dict[Lane, DealerLane] = {}
         try:
             for lane in Lane:
-                self._lanes[lane] = DealerLane(context, lane, where, limits, undelivered_limit)
+                self._lanes[lane] = DealerLane(context, lane, where, limits, undelivered_limit, keys)
         except zmq.ZMQError as error:
             context.destroy(linger=0)
             raise TransportError(f"address {address}: cannot connect: {error}") from error

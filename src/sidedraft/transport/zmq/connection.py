@@ -7,6 +7,7 @@ import os
 
 from sidedraft.settings import format_bytes
 from sidedraft.transport.base import PeerId
+from sidedraft.transport.clients import Client
 from sidedraft.transport.zmq.descriptors import bytes_received, identity_of, peer_user, shut_down
 
 _log = logging.getLogger(__name__)
@@ -21,6 +22,8 @@ class Connection:
         """Its id at a listener, known from its first message on."""
         self.ended = ""
         """Why this side ended it; nothing is delivered from it any more."""
+        self.client: Client | None = None
+        """At a listener with keys: who is at the other end, known from its first message on."""
         self._identity = identity_of(descriptor)
         self._delivered = True
         self._mark = 0
@@ -28,6 +31,10 @@ class Connection:
     def delivered(self) -> None:
         """A whole message came from it."""
         self._delivered = True
+
+    def holds(self, key: str) -> bool:
+        """Whether it is the connection of this key's holder; of anybody, where there are no keys."""
+        return key == ("" if self.client is None else self.client.key)
 
     def end(self, reason: str) -> None:
         """Shut it down; libzmq reports it disconnected soon after."""

@@ -10,7 +10,11 @@ import zmq
 from sidedraft.settings import WireLimits
 from sidedraft.transport.address import for_binding, parse_address
 from sidedraft.transport.base import Event, Frame, Lane, PeerId, TransportError, check_frames
+from sidedraft.transport.clients import Client, ClientList
+from sidedraft.transport.keys import KeyPair
 from sidedraft.transport.zmq.binding import bind
+from sidedraft.transport.zmq.curve import check_curve
+from sidedraft.transport.zmq.gate import Gate
 from sidedraft.transport.zmq.options import UNDELIVERED_LIMIT
 from sidedraft.transport.zmq.pump import Pump
 from sidedraft.transport.zmq.router_lane import RouterLane
@@ -25,6 +29,8 @@ class ZmqListener:
             AddressError, one that is in use or not permitted TransportError.
         limits: greatest frames to receive; a peer that announces a greater one is disconnected.
         insecure_plain_text: allow an address that other hosts can reach, without encryption.
+        keys: this server's own, and who may come in; the list is read again when its file changes. Everything
+            is encrypted then, and whoever is not in the list, or no more, has no connection.
         undelivered_limit: bytes a tcp connection may bring without completing a message.
     """
 
@@ -34,19 +40,33 @@ class ZmqListener:
         limits: WireLimits = WireLimits(),  # noqa: B008 - frozen
         *,
         insecure_plain_text: bool = False,
+        keys: tuple[KeyPair, ClientList] | None = None,
         undelivered_limit: int = UNDELIVERED_LIMIT,
     ) -> None:
-        where = for_binding(parse_address(address, insecure_plain_text=insecure_plain_text))
+        open_to_others = insecure_plain_text or keys is not None
+        where = for_binding(parse_address(address, open_to_others=open_to_others))
         seed_routing_ids()
         context: zmq.Context[zmq.Socket[Any]] = zmq.Context()
+        self._gate: Gate | None = None
+        own = None
         try:
-            self._lanes = {lane: RouterLane(context, lane, where, limits, undelivered_limit) for lane in Lane}
+            if keys is not None:
+                check_curve()
+                own, clients = keys
+                self._gate = Gate(context, clients)
+            self._lanes = {
+                lane: RouterLane(context, lane, where, limits, undelivered_limit, own, self._gate)
+                for lane in Lane
+            }
             self._bound = bind({lane: self._lanes[lane].socket for lane in Lane}, where)
         except BaseException:
             context.destroy(linger=0)
             raise
         self.address = str(self._bound.address)
-        self._pump = Pump(context, list(self._lanes.values()), f"listener at {self.address}")
+        name = f"listener at {self.address}"
+        if self._gate is not None:
+            self._gate.name = name
+        self._pump = Pump(context, list(self._lanes.values()), name, self._gate)
 
     def send(self, peer: PeerId, lane: Lane, frames: Sequence[Frame]) -> bool:
         """See `base.Listener`."""
@@ -59,7 +79,14 @@ class ZmqListener:
 
     def poll(self, timeout: float) -> list[Event]:
         """See `base.Listener`. The frames received own their memory; keep them as long as needed."""
+        if self._gate is not None and self._gate.changed():
+            for lane in self._lanes.values():
+                lane.check_clients()
         return self._pump.poll(timeout)
+
+    def client(self, peer: PeerId, lane: Lane) -> Client | None:
+        """See `base.Listener`."""
+        return self._lanes[lane].client(peer)
 
     def wake(self) -> None:
         self._pump.wake()

@@ -10,6 +10,8 @@ import zmq
 from sidedraft.settings import MIB, WireLimits
 from sidedraft.transport.address import Address, TcpAddress
 from sidedraft.transport.base import Lane
+from sidedraft.transport.keys import KeyPair, VerifierKeys
+from sidedraft.transport.zmq.curve import OVERHEAD, encrypt_channel, encrypt_listener
 
 COMMON: Mapping[zmq.SocketOption, int] = {
     # A process that closes waits for nobody. A last word must be sent, and polled for, before `close`.
@@ -75,16 +77,24 @@ RECONNECT_STALLED = 4.0
 until a channel starts over; libzmq gives up for good after a protocol error."""
 
 
-def configure_channel(socket: zmq.Socket[Any], lane: Lane, address: Address, limits: WireLimits) -> None:
+def configure_channel(
+    socket: zmq.Socket[Any], lane: Lane, address: Address, limits: WireLimits, keys: VerifierKeys | None
+) -> None:
     """For a DEALER, before it connects."""
-    _set(socket, {**COMMON, **CHANNEL, **_sizes(lane, limits), **_family(address)})
+    _set(socket, {**COMMON, **CHANNEL, **_sizes(lane, limits, keys is not None), **_family(address)})
+    if keys is not None:
+        encrypt_channel(socket, keys)
     socket.setsockopt(zmq.SocketOption.SNDHWM, REQUESTS_QUEUED[lane])
     socket.setsockopt(zmq.SocketOption.RCVHWM, ANSWERS_QUEUED[lane])
 
 
-def configure_listener(socket: zmq.Socket[Any], lane: Lane, address: Address, limits: WireLimits) -> None:
+def configure_listener(
+    socket: zmq.Socket[Any], lane: Lane, address: Address, limits: WireLimits, own: KeyPair | None
+) -> None:
     """For a ROUTER, before it binds."""
-    _set(socket, {**COMMON, **LISTENER, **_sizes(lane, limits), **_family(address)})
+    _set(socket, {**COMMON, **LISTENER, **_sizes(lane, limits, own is not None), **_family(address)})
+    if own is not None:
+        encrypt_listener(socket, own)
     socket.setsockopt(zmq.SocketOption.SNDHWM, ANSWERS_QUEUED[lane])
     socket.setsockopt(zmq.SocketOption.RCVHWM, REQUESTS_QUEUED[lane])
     socket.setsockopt(zmq.SocketOption.BACKLOG, CONNECTIONS_WAITING)
@@ -96,9 +106,9 @@ def max_frame(lane: Lane, limits: WireLimits) -> int:
     return max(limits.header, payload)
 
 
-def _sizes(lane: Lane, limits: WireLimits) -> dict[zmq.SocketOption, int]:
-    # Checked by libzmq before it allocates the frame.
-    return {zmq.SocketOption.MAXMSGSIZE: max_frame(lane, limits)}
+def _sizes(lane: Lane, limits: WireLimits, encrypted: bool) -> dict[zmq.SocketOption, int]:
+    # Checked by libzmq before it allocates the frame, as it is on the wire.
+    return {zmq.SocketOption.MAXMSGSIZE: max_frame(lane, limits) + (OVERHEAD if encrypted else 0)}
 
 
 def _family(address: Address) -> dict[zmq.SocketOption, int]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import zmq
 
 from sidedraft.transport.base import Event, TransportError
+from sidedraft.transport.zmq.gate import Gate
 from sidedraft.transport.zmq.monitor import Monitor
 from sidedraft.transport.zmq.options import WATCH_INTERVAL
 from sidedraft.transport.zmq.waker import Waker
@@ -34,9 +35,16 @@ class PolledLane(Protocol):
 class Pump:
     """Owns the sockets of one end; used by one thread, but for `wake`."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[Any]], lanes: Sequence[PolledLane], name: str) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[Any]],
+        lanes: Sequence[PolledLane],
+        name: str,
+        gate: Gate | None = None,
+    ) -> None:
         self._context = context
         self._lanes = lanes
+        self._gate = gate
         self._name = name
         self._waker = Waker()
         self._closed = False
@@ -46,6 +54,8 @@ class Pump:
         for lane in lanes:
             self._poller.register(lane.socket, zmq.PollEvent.POLLIN)
             self._poller.register(lane.monitor.socket, zmq.PollEvent.POLLIN)
+        if gate is not None:
+            self._poller.register(gate.socket, zmq.PollEvent.POLLIN)
 
     def poll(self, timeout: float) -> list[Event]:
         """Events, waiting up to `timeout` seconds for the first; none also when woken."""
@@ -65,6 +75,8 @@ class Pump:
         try:
             ready = dict(self._poller.poll(math.ceil(seconds * 1000)))
             events: list[Event] = []
+            if self._gate is not None and self._gate.socket in ready:
+                self._gate.read()
             for lane in self._lanes:
                 # Messages first: those a connection brought before it ended count as from a living one.
                 if lane.socket in ready:
@@ -92,5 +104,7 @@ class Pump:
             self._closed = True
             for lane in self._lanes:
                 lane.close()
+            if self._gate is not None:
+                self._gate.close()
             self._context.term()
             self._waker.close()

@@ -10,12 +10,17 @@ import zmq
 from sidedraft.settings import WireLimits
 from sidedraft.transport.address import Address
 from sidedraft.transport.base import MAX_FRAMES, Connected, Disconnected, Event, Frame, Lane, PeerId, Received
+from sidedraft.transport.clients import Client
+from sidedraft.transport.keys import KeyPair
 from sidedraft.transport.zmq.connection import Connection
+from sidedraft.transport.zmq.curve import key_of
+from sidedraft.transport.zmq.gate import Gate
 from sidedraft.transport.zmq.messages import descriptor_of, receive_message, send_message
 from sidedraft.transport.zmq.monitor import Monitor
 from sidedraft.transport.zmq.options import MESSAGES_A_POLL, MOST_CONNECTIONS, configure_listener
 
-_EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED
+_FAILED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
+_EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | _FAILED
 
 
 class RouterLane:
@@ -32,13 +37,17 @@ class RouterLane:
         address: Address,
         limits: WireLimits,
         undelivered_limit: int,
+        own: KeyPair | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        """With `own` keys, the gate decides who may come in."""
         self.lane = lane
+        self._gate = gate
         self._undelivered_limit = undelivered_limit
         self._connections: dict[int, Connection] = {}
         self._peers: dict[PeerId, Connection] = {}
         self.socket = context.socket(zmq.SocketType.ROUTER)
-        configure_listener(self.socket, lane, address, limits)
+        configure_listener(self.socket, lane, address, limits, own)
         self.monitor = Monitor(context, self.socket, _EVENTS)
 
     def send(self, peer: PeerId, frames: Sequence[Frame]) -> bool:
@@ -51,6 +60,21 @@ class RouterLane:
         connection = self._peers.get(peer)
         if connection is not None:
             connection.end(reason)
+
+    def client(self, peer: PeerId) -> Client | None:
+        """Who the peer proved to be; None without keys."""
+        connection = self._peers.get(peer)
+        return None if connection is None else connection.client
+
+    def check_clients(self) -> None:
+        """End the connections of those whose rights are not what they were; who may comes back at once."""
+        for connection in self._connections.values():
+            if self._gate is not None and connection.client is not None and not connection.ended:
+                now = self._gate.client(connection.client.key)
+                if now != connection.client:
+                    what = "key was revoked" if now is None else "rights changed"
+                    self._gate.say(what, f"ended a connection of {connection.client.name}: its {what}")
+                    connection.end(f"its {what}")
 
     def read_messages(self, events: list[Event]) -> None:
         for _ in range(MESSAGES_A_POLL[self.lane]):
@@ -69,6 +93,10 @@ class RouterLane:
 
     def read_monitor(self, events: list[Event]) -> None:
         for event in self.monitor.read():
+            if event.kind & _FAILED:  # its value is no descriptor
+                if self._gate is not None:
+                    self._gate.failed(event.kind, event.value)
+                continue
             # A descriptor that is accepted again without a word of its end was closed unseen.
             known = self._connections.pop(event.value, None)
             if known is not None:
@@ -91,11 +119,14 @@ class RouterLane:
         peers of ZMTP 1 and 2 cannot be told apart."""
         peer, descriptor = sender.bytes, descriptor_of(sender)
         connection = self._peers.get(peer)
-        if connection is not None and connection.descriptor == descriptor:
+        key = "" if self._gate is None else key_of(sender)
+        if connection is not None and connection.descriptor == descriptor and connection.holds(key):
             return connection
         self.read_monitor(events)  # its ACCEPTED event was there before its first message
         connection = self._connections.get(descriptor)
         if connection is None:
+            return None
+        if self._gate is not None and not self._admit(self._gate, connection, key):
             return None
         # An id that its peer chose may be in use, or have come by a connection that is gone but not yet
         # reported: the latest message is right.
@@ -105,6 +136,15 @@ class RouterLane:
         self._peers[peer] = connection
         events.append(Connected(self.lane, peer))
         return connection
+
+    def _admit(self, gate: Gate, connection: Connection, key: str) -> bool:
+        """Whether a connection that brings its first message may still do so: its key may have been revoked
+        after its handshake."""
+        client = connection.client = gate.client(key)
+        if client is None and not connection.ended:
+            gate.say("key was revoked", f"ended a connection: its key {key} was revoked")
+            connection.end("its key was revoked")
+        return client is not None
 
     def _depart(self, connection: Connection, events: list[Event]) -> None:
         """A peer that was announced has gone."""
