@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sidedraft.engine import Engine
 from sidedraft.wire.advance import Outcome
 from support.engine_client import Client, make_engine, random_aux, text
 from support.fake_draft import FakeDraft
@@ -223,3 +224,22 @@ def test_a_fork_goes_its_own_way_from_a_shared_block(client: Client, draft: Fake
     assert shown(draft, answer) == [*range(32), *range(40, 46)]
     assert answer.context_start == 0
     assert answer.rows_present == 38
+
+
+def test_rows_of_a_prompt_that_no_proposal_sees_are_kept_for_others_or_not_computed(draft: FakeDraft) -> None:
+    """Two prompts share their first 64 tokens; the draft sees 31 rows."""
+    for retain, seen, computed in (("all", 16 + 16 - 1, 128 + 16), ("window", 16, 31 + 16)):
+        draft.computed = 0
+        engine = make_engine(draft, window=32)
+        engine = Engine(draft, engine.plan, retain=retain, poison=True)
+        client = Client(engine)
+        [answer] = client.step(client.open().advance(text(128), depth=1))
+        assert shown(draft, answer) == list(range(128 - 31, 128))
+        # The target has the shared part in its cache, and computes what follows.
+        fork = client.open(text(64))
+        [answer] = client.step(fork.advance(text(16, seed=1), depth=1))
+        assert len(shown(draft, answer)) == seen
+        assert draft.computed == computed
+        counters = engine.stats().counters
+        assert counters.rows_unseen == 128 + 16 - computed
+        assert counters.rows_without_room == counters.rows_dropped == 0

@@ -235,6 +235,8 @@ welcomes = st.builds(
     confidence=st.booleans(),
     heartbeat_ms=st.integers(1, 1000),
     lease_ms=st.integers(1001, 9999),
+    window=st.sampled_from((msgspec.UNSET, None, 1, MAX_POSITION)),
+    retain=st.sampled_from((msgspec.UNSET, *m.RETAIN)),
 )
 _here = {"session": st.just(SESSION), "epoch": st.just(EPOCH)}
 goodbyes = st.builds(m.Goodbye, **_here, reason=texts)

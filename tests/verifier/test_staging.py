@@ -84,21 +84,6 @@ def test_buffers_of_a_lost_session_are_abandoned_and_replaced() -> None:
     assert w.counters.rows_dropped == 0
 
 
-def test_rows_outside_a_windowed_drafts_sight_do_not_travel() -> None:
-    w = World(window=16)
-    w.connect()
-    request = w.start(100)
-    one = w.submission(request)
-    one.horizon = 100
-    Pending(w.shared, submitting.submit(w.shared, w.filler, [one], None), [one]).result()
-    (peer,) = w.server.peers.values()
-    (held,) = peer.requests.values()
-    assert held.tokens == request.tokens
-    assert held.rows == set(range(84, 100))
-    assert w.counters.rows_skipped == 84
-    assert w.server.confused == []
-
-
 class Never:
     """An event that never comes."""
 

@@ -12,9 +12,9 @@ from sidedraft.verifier.submission import Submission, SubmissionError, check
 WIDTH, VOCAB = 8, 50
 
 
-def checked(window: int | None = None, **fields: object) -> Entry:
+def checked(**fields: object) -> Entry:
     one = Submission(**({"request": "r", "first": 0} | fields))  # type: ignore[arg-type]
-    return check(one, row_width=WIDTH, vocab_size=VOCAB, window=window)
+    return check(one, row_width=WIDTH, vocab_size=VOCAB)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,8 @@ def test_rows_begin_at_first_unless_said_otherwise() -> None:
     assert (entry.rows_at, entry.row_count) == (6, 2)
 
 
-@pytest.mark.parametrize(
-    ("window", "horizon", "skipped"),
-    [(None, 30, 0), (16, None, 0), (16, 30, 4), (16, 100, 10), (16, 20, 0), (1, 30, 10)],
-)
-def test_rows_no_draft_will_see_are_left_out(window: int | None, horizon: int | None, skipped: int) -> None:
-    rows = torch.zeros(10, WIDTH)
-    entry = checked(window=window, first=10, tokens=list(range(10)), rows=rows, horizon=horizon)
-    assert (entry.rows_at, entry.row_count, entry.rows_skip) == (10 + skipped, 10 - skipped, skipped)
+def test_a_horizon_is_a_prefix_length() -> None:
+    assert checked(first=5, tokens=[1, 2, 3]).horizon == 0
+    assert checked(first=5, tokens=[1, 2, 3], horizon=9).horizon == 9
+    with pytest.raises(SubmissionError, match="horizon is -1; expected 0 or more"):
+        checked(first=5, tokens=[1, 2, 3], horizon=-1)

@@ -215,6 +215,33 @@ def test_projected_rows_are_agreed_on_for_the_drafts_own_projection_only(served,
     assert check_welcome(said, welcome(found, "server 1.0")) == found
 
 
+@pytest.mark.parametrize("window", [None, 2048])
+@pytest.mark.parametrize("retain", ["window", "all"])
+def test_the_server_says_what_proposals_see_and_what_it_keeps(window, retain):
+    found = agreed(facts=p.facts(window=window, retain=retain))
+    assert (found.window, found.retain) == (window, retain)
+    assert check_welcome(p.HELLO, welcome(found, "server 1.0")) == found
+
+
+def test_a_verifier_of_an_earlier_minor_is_not_told_what_it_would_not_understand():
+    said = hello(minors=(0, 1))
+    found = agreed(said, p.facts(window=2048, retain="all"))
+    answer = welcome(found, "server 1.0")
+    assert (answer.minor, answer.window, answer.retain) == (1, msgspec.UNSET, msgspec.UNSET)
+    assert check_welcome(said, answer) == found
+    assert found.window is None
+    early = msgspec.structs.replace(answer, window=2048)
+    with pytest.raises(WireError, match="window is present, expected absent: minor 2 was not agreed"):
+        check_welcome(said, early)
+
+
+@pytest.mark.parametrize(("field", "value"), [("window", 0), ("window", 2**31), ("retain", "some")])
+def test_a_window_is_a_count_and_what_is_kept_has_a_name(field, value):
+    answer = msgspec.structs.replace(welcome(agreed(), "server 1.0"), **{field: value})
+    with pytest.raises(WireError, match=rf"welcome\.{field}"):
+        check_welcome(p.HELLO, answer)
+
+
 def test_without_a_common_row_format_there_is_no_session():
     found = refused(
         Code.MISMATCH, hello(row_formats=("fp8",)), p.facts(row_formats=frozenset({"f32", "f16"}))

@@ -30,7 +30,7 @@ CONNECT_WAIT = 2.0
 
 _FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("connect", str, "ADDRESS", "a server's ipc://PATH or tcp://HOST:PORT; without it, no drafts"),
-    ("draft", str, "DIR", "folder of the server's draft; its config.json is enough"),
+    ("draft", str, "DIR", "folder of the server's draft; its config.json, and weights for projected rows"),
     ("prompts", str, "FILE", 'a prompt a line; in .jsonl a line is {"prompt": TEXT} or {"ids": [ID, ...]}'),
     ("depth", int, "K", "draft tokens a step (default: the draft's own)"),
     ("max-new-tokens", int, "N", "greatest length of an output (default: 64)"),
@@ -40,6 +40,7 @@ _FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("chunk", int, "N", "prompt tokens run in one forward (default: 512)"),
     ("deadline", float, "SECONDS", "wait for a draft at most so long (default: adaptive)"),
     ("namespace", str, "NAME", "verifiers of one namespace share context (default: default)"),
+    ("row-formats", str, "NAMES", "preferred formats of context rows, such as projected-fp8,fp8"),
     ("device", str, "NAME", "auto, cpu, cuda or cuda:N (default: auto)"),
     ("dtype", str, "NAME", "auto, float32, bfloat16 or float16 (default: auto)"),
     ("threads", int, "N", "threads to compute with on the CPU (default: torch's choice)"),
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar=metavar, type=kind, help=text)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--ignore-eos", action="store_true", help="go on behind an ending token")
+    parser.add_argument("--no-sharing", action="store_true", help="neither find others' context nor be found")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -89,7 +91,8 @@ def _run(args: argparse.Namespace) -> int:
 
     if args.connect is not None:
         for_connecting(parse_address(args.connect))
-    patience = VerifierSettings(deadline=args.deadline)
+    formats = tuple(args.row_formats.split(",")) if args.row_formats else ()
+    settings = VerifierSettings(deadline=args.deadline, row_formats=formats, sharing=not args.no_sharing)
     prompts: list[Prompt] = list(args.prompt)
     if args.prompts is not None:
         prompts += read_prompts(Path(args.prompts))
@@ -114,7 +117,8 @@ def _run(args: argparse.Namespace) -> int:
                 Path(args.target),
                 draft,
                 namespace=args.namespace or "default",
-                settings=patience,
+                settings=settings,
+                draft_dir=Path(args.draft),
             )
             stack.enter_context(drafter)
             if not drafter.wait_connected(CONNECT_WAIT):

@@ -30,9 +30,10 @@ _FLAGS: tuple[tuple[str, str, str], ...] = (
     ("http", "HOST:PORT", "health, readiness and status, or off (default: 127.0.0.1:8091)"),
     ("kv-memory", "SIZE", "memory of context and scratch, such as 4GiB (default: 1GiB)"),
     ("window", "N", "context rows the draft sees (default: the draft's own)"),
+    ("retain", "WHICH", "rows of a prompt to keep: window, or all for requests that share a part of it"),
     ("max-requests", "N", "requests open at once, over all verifiers (default: 64)"),
     ("max-depth", "K", "greatest number of draft tokens a step (default: the draft's own)"),
-    ("block-size", "N", "rows of a memory block: 16, 32, 64 or 128 (default: 64)"),
+    ("block-size", "N", "rows of a memory block: 16, 32, 64 or 128 (default: 16)"),
 )
 
 

@@ -48,8 +48,11 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         secret: bytes | None = None,
         poison: bool = False,
+        retain: str = "all",
     ) -> None:
         """`secret`: of the block chain, random if None. `poison`: unwritten memory holds NaN (tests).
+        `retain`: `all` rows that come are kept for other requests, or those alone that their own request's
+        proposals can still see (`window`).
 
         Raises `ValueError` for a family whose rows are not `rowwise`.
         """
@@ -73,7 +76,7 @@ class Engine:
         self._scratch = Scratch(plan, shape, draft.dtype, self._runtime, poison=poison)
         self._ingest = Ingest(draft, self._storage, self._runtime, plan.ingest_bytes)
         self._passes = QueryPasses(draft, plan, self._storage, self._scratch, self._pool, self._runtime)
-        self._requests = OpenRequests(plan, self._pool, self._storage, self._counters)
+        self._requests = OpenRequests(plan, self._pool, self._storage, self._counters, retain=retain)
 
     @property
     def allocated_bytes(self) -> int:

@@ -51,6 +51,11 @@ class MemoryPlan:
     """Host staging of rows on their way in; as much again on a device of its own."""
 
     @property
+    def reach(self) -> int | None:
+        """The window that proposals have, which memory may make shorter; None when they see all rows."""
+        return self.context_limit + 1 if self.context_limit < self.max_position else None
+
+    @property
     def pool_bytes(self) -> int:
         return self.blocks * self.block_size * self.row_bytes
 

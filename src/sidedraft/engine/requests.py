@@ -20,9 +20,17 @@ class OpenRequests:
     """Opens, changes and closes requests; at most `plan.max_requests` at once."""
 
     def __init__(
-        self, plan: MemoryPlan, pool: BlockPool, storage: RowStorage, counters: EngineCounters
+        self,
+        plan: MemoryPlan,
+        pool: BlockPool,
+        storage: RowStorage,
+        counters: EngineCounters,
+        *,
+        retain: str = "all",
     ) -> None:
+        """`retain`: see `Engine`."""
         self._plan = plan
+        self._retain = retain
         self._pool = pool
         self._storage = storage
         self._counters = counters
@@ -94,14 +102,18 @@ class OpenRequests:
         advance, table, counters = work.advance, request.table, self._counters
         low, end = advance.rows_at, min(advance.rows_at + advance.row_count, self._plan.max_position)
         counters.rows_received += advance.row_count
-        usable = max(0, end - low)
-        if usable == 0:
+        if end <= low:
             counters.rows_without_room += advance.row_count
             return NO_SLOTS
-        absent = int(np.count_nonzero(table.slots[low:end] == 0))
-        slots = table.claim(low, end) if absent else np.zeros(usable, dtype=np.int32)
-        counters.rows_dropped += usable - absent
-        counters.rows_without_room += advance.row_count - usable + absent - int(np.count_nonzero(slots))
+        slots = np.zeros(end - low, dtype=np.int32)
+        seen = min(end, max(low, self._kept_from(request)))
+        absent = int(np.count_nonzero(table.slots[seen:end] == 0))
+        if absent:
+            slots[seen - low :] = table.claim(seen, end)
+        counters.rows_unseen += seen - low
+        counters.rows_dropped += end - seen - absent
+        beyond = advance.row_count - len(slots)
+        counters.rows_without_room += beyond + absent - int(np.count_nonzero(slots))
         return slots
 
     def context(self, request: Request) -> tuple[int, int]:
@@ -153,6 +165,13 @@ class OpenRequests:
     def _lowest(self, request: Request) -> int:
         """The first block that a proposal can still see."""
         return self._visible_from(request.committed) // self._plan.block_size
+
+    def _kept_from(self, request: Request) -> int:
+        """First position of which a row that comes now is kept: for others too, or as far as this request's
+        proposals see."""
+        if self._retain == "all" or self._plan.reach is None:
+            return 0
+        return max(0, request.committed - (self._plan.reach - 1))
 
     def _visible_from(self, anchor: int) -> int:
         """First position whose row is kept for a request whose next anchor is there: all, or a window."""

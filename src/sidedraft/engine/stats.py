@@ -18,6 +18,8 @@ class EngineCounters:
     """Found in the index: not computed again."""
     rows_dropped: int = 0
     """Received for positions that were present."""
+    rows_unseen: int = 0
+    """Received for positions that no proposal of their request can see, and not kept for others."""
     rows_without_room: int = 0
     """Received, but the pool was full, or the position beyond the draft's last: holes."""
     blocks_published: int = 0

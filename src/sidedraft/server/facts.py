@@ -35,6 +35,8 @@ def server_facts(settings: ServerSettings, loaded: Loaded, epoch: int) -> Server
         namespaces=frozenset(settings.namespaces),
         confidence=shape.has_confidence,
         strict_identity=settings.strict_identity,
+        window=plan.reach,
+        retain=settings.retain,
         heartbeat_ms=settings.heartbeat_ms,
         lease_ms=settings.lease_ms,
     )
@@ -69,6 +71,7 @@ def status_facts(settings: ServerSettings, loaded: Loaded) -> dict[str, Any]:
             "max_position": plan.max_position,
             "window": plan.window,
             "context": plan.context_limit,
+            "retain": settings.retain,
             "namespaces": list(settings.namespaces),
             "lease_ms": settings.lease_ms,
         },

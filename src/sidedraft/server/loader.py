@@ -72,7 +72,7 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
         folder, target, dtype=dtype, device=device, progress=progress, vllm_compat=settings.vllm_compat
     )
     check()
-    return Loaded(draft, Engine(draft, plan), _target(draft, target))
+    return Loaded(draft, Engine(draft, plan, retain=settings.retain), _target(draft, target))
 
 
 def _describe(plan: MemoryPlan, device: torch.device, dtype: torch.dtype, limits: WireLimits) -> str:

@@ -49,6 +49,10 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     http: HttpAddress = HTTP_ADDRESS
     kv_memory: Memory = 1 * GIB
     window: Window | None = None
+    """Context rows that a proposal is given; None is the draft's own."""
+    retain: Literal["window", "all"] = "window"
+    """Which rows of a prompt are kept: those that proposals of its own request can see, or all, for requests
+    that share a part of it. Verifiers send no others."""
     max_requests: Requests = 64
     max_depth: Depth | None = None
     block_size: Literal[16, 32, 64, 128] = 16

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sidedraft.drafts.projection import ContextProjection
+from sidedraft.drafts.projection import ContextProjection, load_projection
 from sidedraft.drafts.row_codec import encode
+from sidedraft.settings import SettingsError, format_bytes
 from sidedraft.verifier.submission import Rows
-from sidedraft.wire.rows import PROJECTED, RowFormat
+from sidedraft.wire.rows import FORMATS, PROJECTED, RowFormat
+
+_log = logging.getLogger("sidedraft.verifier")
 
 NATIVE = {
     torch.float32: ("f32", "bf16", "f16"),
@@ -32,6 +37,33 @@ def offered(preferred: Iterable[str], dtype: torch.dtype) -> tuple[str, ...]:
     native = NATIVE[dtype]
     kinds = [f"{PROJECTED}-{native[0]}" if kind == PROJECTED else kind for kind in preferred]
     return tuple(dict.fromkeys((*kinds, *native)))
+
+
+def projection_for(
+    kinds: Iterable[str], draft_dir: Path | None, *, dtype: torch.dtype, device: torch.device
+) -> ContextProjection | None:
+    """What projected kinds of formats among these need, from the draft's folder; None when there are none.
+
+    Says in the log what it takes of the target's device.
+
+    Raises:
+        SettingsError: there is no folder.
+        CheckpointError: the folder has not got the weights.
+    """
+    projected = [kind for kind in kinds if kind not in FORMATS]
+    if not projected:
+        return None
+    if draft_dir is None:
+        raise SettingsError("row_formats", projected[0], "a plain format, without the draft's folder")
+    projection = load_projection(draft_dir, dtype=dtype, device=device)
+    _log.info(
+        "rows of %s values travel as %s where the server's draft is the same; projecting them takes %s of %s",
+        projection.fc.shape[1],
+        projection.facts.width,
+        format_bytes(projection.nbytes),
+        device,
+    )
+    return projection
 
 
 @torch.inference_mode()

@@ -30,8 +30,6 @@ class VerifierFacts(Settings, frozen=True, kw_only=True):
     computes in, or what `encoding.offered` makes of an operator's preference."""
     projection: ContextProjection | None = None
     """The draft's context projection on the rows' device, for projected formats."""
-    window: Annotated[int, Meta(ge=1, description="a count of rows, at least 1")] | None = None
-    """Context rows that the draft can see, None for all; rows that no draft will see are not sent."""
     features: tuple[str, ...] = ()
 
     def check(self) -> None:

@@ -48,12 +48,12 @@ class Submission:
     private: bool = False
     """True when tokens do not determine the context (prompt embeddings): shared with nobody. Read once."""
     horizon: int | None = None
-    """Prefix length at which the first draft will be wanted; rows a windowed draft cannot see from there
-    stay here."""
+    """Prefix length at which the first draft will be wanted: rows that the draft cannot see from there stay
+    here. None: as soon as the tokens end."""
 
 
-def check(one: Submission, *, row_width: int, vocab_size: int, window: int | None) -> Entry:
-    """The submission as the state machine takes it, its rows' leading part cut by `horizon` and `window`.
+def check(one: Submission, *, row_width: int, vocab_size: int) -> Entry:
+    """The submission as the state machine takes it.
 
     Raises:
         SubmissionError: naming the field, its value and what was expected.
@@ -88,19 +88,15 @@ def check(one: Submission, *, row_width: int, vocab_size: int, window: int | Non
             raise fail(
                 "rows", f"at [{rows_at}, {rows_at + row_count})", f"within [{first}, {first + len(tokens)})"
             )
-    skip = 0
-    if window is not None and one.horizon is not None:
-        # Seen from `horizon` or later, a row further back than the window is invisible.
-        skip = min(row_count, max(0, _whole(one, "horizon", one.horizon) - window - rows_at))
     return Entry(
         key=one.request,
         first=first,
         tokens=tokens,
         next_token=next_token,
         depth=depth,
-        rows_at=rows_at + skip,
-        row_count=row_count - skip,
-        rows_skip=skip,
+        rows_at=rows_at,
+        row_count=row_count,
+        horizon=0 if one.horizon is None else _whole(one, "horizon", one.horizon),
         prefix=prefix,
         context_key=bytes(one.context_key),
         private=bool(one.private),

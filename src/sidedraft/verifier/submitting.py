@@ -30,8 +30,7 @@ def submit(
     begun = shared.clock()
     facts = shared.facts
     entries = [
-        check(one, row_width=facts.row_width, vocab_size=facts.target.vocab_size, window=facts.window)
-        for one in submissions
+        check(one, row_width=facts.row_width, vocab_size=facts.target.vocab_size) for one in submissions
     ]
     with shared.changed:
         if shared.closed:

@@ -32,6 +32,10 @@ class Agreement:
     confidence: bool
     heartbeat_ms: int
     lease_ms: int
+    window: int | None = None
+    """Context rows that a proposal can see; None for all, and where the server cannot say."""
+    retain: str = "window"
+    """Which of a prompt's rows the server keeps: `messages.RETAIN`."""
 
     @property
     def row_bytes(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from sidedraft.wire import messages as m
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.errors import Code, WireError, shorten
@@ -12,7 +14,7 @@ from sidedraft.wire.identity import target_key
 from sidedraft.wire.limits import ALIGNMENT, MAX_DETAIL, MAX_ID
 from sidedraft.wire.rows import KINDS, Projection, RowFormat, find_format
 from sidedraft.wire.validate import check
-from sidedraft.wire.versions import common_features, common_minor
+from sidedraft.wire.versions import ADDED, check_agreed, common_features, common_minor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,10 @@ class ServerFacts:
     confidence: bool = False
     """The draft estimates its acceptance."""
     strict_identity: bool = False
+    window: int | None = None
+    """Context rows that a proposal can see; None for all."""
+    retain: str = "window"
+    """One of `messages.RETAIN`."""
     heartbeat_ms: int = 200
     lease_ms: int = 5000
     minors: tuple[int, int] = (m.MINOR_LOWEST, m.MINOR_HIGHEST)
@@ -94,6 +100,8 @@ def negotiate(hello: m.Hello, facts: ServerFacts, session: int) -> Agreement | m
         confidence=facts.confidence,
         heartbeat_ms=facts.heartbeat_ms,
         lease_ms=facts.lease_ms,
+        window=facts.window if _tells_window(minor) else None,
+        retain=facts.retain if _tells_window(minor) else "window",
     )
 
 
@@ -112,6 +120,8 @@ def welcome(agreement: Agreement, software: str) -> m.Welcome:
         confidence=agreement.confidence,
         heartbeat_ms=agreement.heartbeat_ms,
         lease_ms=agreement.lease_ms,
+        window=agreement.window if _tells_window(agreement.minor) else UNSET,
+        retain=agreement.retain if _tells_window(agreement.minor) else UNSET,
     )
 
 
@@ -124,6 +134,7 @@ def check_welcome(hello: m.Hello, answer: m.Welcome) -> Agreement:
     check(answer)
     lowest, highest = hello.minors
     _offered(lowest <= answer.minor <= highest, "minor", answer.minor, f"{lowest} to {highest}")
+    check_agreed(answer, answer.minor, answer.features)
     row_format = find_format(answer.row_format) if answer.row_format in hello.row_formats else None
     if row_format is None:
         raise _not_offered("row_format", answer.row_format, f"one of {', '.join(hello.row_formats)}")
@@ -150,6 +161,8 @@ def check_welcome(hello: m.Hello, answer: m.Welcome) -> Agreement:
         confidence=answer.confidence,
         heartbeat_ms=answer.heartbeat_ms,
         lease_ms=answer.lease_ms,
+        window=None if answer.window is UNSET else answer.window,
+        retain="window" if answer.retain is UNSET else answer.retain,
     )
 
 
@@ -163,6 +176,10 @@ def refusal(code: Code, field: str, ours: str, theirs: str, detail: str = "") ->
         ours=shorten(ours, MAX_DETAIL),
         theirs=shorten(theirs, MAX_DETAIL),
     )
+
+
+def _tells_window(minor: int) -> bool:
+    return ADDED[m.Welcome]["window"].allowed(minor, ())
 
 
 def _row_format(hello: m.Hello, facts: ServerFacts) -> RowFormat | None:

@@ -21,6 +21,10 @@ PROTOCOL = 1
 MINOR_LOWEST = 0
 MINOR_HIGHEST = 2
 
+RETAIN = ("window", "all")
+"""Which rows of a prompt a server keeps: those that a proposal of its request can still see, or every one,
+for other requests that share a part of it."""
+
 Names = Annotated[tuple[str, ...], Meta(max_length=MAX_LIST)]
 Taps = Annotated[tuple[int, ...], Meta(max_length=MAX_TAPS)]
 Ids = Annotated[tuple[int, ...], Meta(max_length=MAX_BATCH)]
@@ -116,6 +120,10 @@ class Welcome(Message, frozen=True, tag="welcome", kw_only=True):
     """Answers carry confidences."""
     heartbeat_ms: int
     lease_ms: int
+    window: int | msgspec.UnsetType | None = msgspec.UNSET
+    """Context rows that a proposal can see: the draft's window or the operator's; None for all. Minor 2."""
+    retain: str | msgspec.UnsetType = msgspec.UNSET
+    """One of `RETAIN`. Minor 2."""
 
 
 class Refusal(Message, frozen=True, tag="refusal", kw_only=True):

@@ -161,6 +161,12 @@ def _check_welcome(welcome: m.Welcome) -> None:
     _names("welcome.features", welcome.features)
     known = welcome.identity in IDENTITIES
     _require(known, "welcome.identity", welcome.identity, " or ".join(IDENTITIES))
+    if isinstance(welcome.window, int):
+        known = 1 <= welcome.window <= MAX_POSITION
+        _require(known, "welcome.window", welcome.window, f"1 to {MAX_POSITION}")
+    if isinstance(welcome.retain, str):
+        known = welcome.retain in m.RETAIN
+        _require(known, "welcome.retain", repr(welcome.retain[:MAX_NAME]), " or ".join(m.RETAIN))
     limits = welcome.limits
     _check_ranges(limits, "welcome.limits")
     enough = limits.bulk_credit >= limits.bulk_payload

@@ -1,8 +1,9 @@
 """What two versions of the protocol may say to each other.
 
-A *major* (`messages.PROTOCOL`) is understood only by itself. Within a major, `Hello`, `Welcome` and
-`Refusal` never change; other messages gain fields and new messages appear, each belonging to a minor version
-or to a named feature, and only what was agreed may be sent. A field added later is declared
+A *major* (`messages.PROTOCOL`) is understood only by itself. Within a major, `Hello` and `Refusal`
+never change, and a `Welcome` carries only what belongs to the minor it states; other messages gain fields and
+new messages appear, each belonging to a minor version or to a named feature, and only what was agreed may be
+sent. A field added later is declared
 `T | UnsetType = UNSET`, so that it is absent from the bytes unless it is set, and is entered in `ADDED`.
 """
 
@@ -43,6 +44,7 @@ Added = Mapping[type[msgspec.Struct], Mapping[str, Since]]
 ADDED: Added = MappingProxyType(
     {
         m.Report: {"": Since(minor=1)},
+        m.Welcome: {"window": Since(minor=2), "retain": Since(minor=2)},
         Timings: {"slices": Since(minor=2)},
     }
 )

@@ -70,6 +70,8 @@ def test_every_setting_is_read_from_variables() -> None:
         "SIDEDRAFT_LABEL": "left",
         "SIDEDRAFT_NAMESPACE": "tenant-a",
         "SIDEDRAFT_STRICT_IDENTITY": "true",
+        "SIDEDRAFT_ROW_FORMATS": "projected-fp8, fp8",
+        "SIDEDRAFT_SHARING": "false",
         "SIDEDRAFT_FEATURES": "one, two",
         "SIDEDRAFT_TIMING_LOG_INTERVAL": "100",
     }
@@ -81,6 +83,8 @@ def test_every_setting_is_read_from_variables() -> None:
         label="left",
         namespace="tenant-a",
         strict_identity=True,
+        row_formats=("projected-fp8", "fp8"),
+        sharing=False,
         features=("one", "two"),
         timing_log_interval=100,
     )
@@ -88,8 +92,8 @@ def test_every_setting_is_read_from_variables() -> None:
 
 
 def test_the_drafter_gets_its_part() -> None:
-    settings = VllmSettings(address=ADDRESS, deadline_ms=250, strict_identity=True).verifier()
-    assert (settings.deadline, settings.strict_identity) == (0.25, True)
+    settings = VllmSettings(address=ADDRESS, deadline_ms=250, strict_identity=True, sharing=False).verifier()
+    assert (settings.deadline, settings.strict_identity, settings.sharing) == (0.25, True, False)
     assert VllmSettings(address=ADDRESS).verifier().deadline is None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from sidedraft.drafts import load_projection
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
 from sidedraft.integrations.vllm.facts import verifier_facts
 from sidedraft.targets.facts import read_target_facts
@@ -42,10 +43,16 @@ def config_only(folder: Path, target: Path, family: Literal["dflash", "dspark"],
 
 
 def facts(
-    target: Path, draft: Path, method: str = "dspark", depth: int = 4, taps: Any = TAPS, **changes: Any
+    target: Path,
+    draft: Path,
+    method: str = "dspark",
+    depth: int = 4,
+    taps: Any = TAPS,
+    settings: VllmSettings = SETTINGS,
+    **changes: Any,
 ) -> VerifierFacts:
     config = vllm_config(target=target, draft=draft, method=method, depth=depth, taps=taps, **changes)
-    return verifier_facts(config, SETTINGS)
+    return verifier_facts(config, settings)
 
 
 @pytest.mark.parametrize(("family", "layout"), [("dspark", "anchor"), ("dflash", "bonus")])
@@ -57,17 +64,11 @@ def test_target_and_draft_are_stated_without_any_weights(
     assert (found.target.hidden_size, found.target.vocab_size) == (32, 97)
     assert (found.draft.family, found.draft.layout, found.draft.max_depth) == (family, layout, 4)
     assert (found.label, found.namespace, found.max_position) == ("here", "team", 512)
-    assert found.window is None
 
 
 def test_taps_are_those_that_vllm_captures_in_ascending_order(tmp_path: Path, target: Path) -> None:
     found = facts(target, config_only(tmp_path, target, "dspark"), taps=(4, 2))
     assert found.target.taps == (2, 4)
-
-
-def test_a_windowed_draft_says_so(tmp_path: Path, target: Path) -> None:
-    draft = config_only(tmp_path, target, "dflash", windows=(64, 64), causal=True)
-    assert facts(target, draft, "dflash").window == 64
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,23 @@ def test_rows_travel_as_the_target_computes_them(
 ) -> None:
     found = facts(target, config_only(tmp_path, target, "dspark"), model_config__dtype=dtype)
     assert found.row_formats[0] == best
+
+
+PROJECTED = VllmSettings(address="ipc:///tmp/draft.sock", row_formats=("projected-fp8", "projected"))
+
+
+def test_projected_rows_need_two_tensors_of_the_draft(tmp_path: Path, target: Path) -> None:
+    draft = tiny_draft(tmp_path / "draft", "dspark", target=target, max_depth=4)
+    found = facts(target, draft, settings=PROJECTED, model_config__dtype=torch.bfloat16)
+    assert found.row_formats == ("projected-fp8", "projected-bf16", "bf16", "f32")
+    assert found.projection is not None
+    assert found.projection.facts == load_projection(draft).facts
+    assert found.projection.fc.dtype == torch.bfloat16
+
+
+def test_projected_rows_without_weights_stop_the_engine_in_words(tmp_path: Path, target: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"row_formats.*projected-fp8.*expected plain formats, or a"):
+        facts(target, config_only(tmp_path, target, "dspark"), settings=PROJECTED)
 
 
 def test_overridden_configs_leave_the_targets_identity_open(tmp_path: Path, target: Path) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sidedraft.drafts.configs import DraftConfig, read_config
 from sidedraft.drafts.errors import CheckpointError
+from sidedraft.drafts.projection import ContextProjection
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings
 from sidedraft.settings import SettingsError
 from sidedraft.targets.facts import read_target_facts
-from sidedraft.verifier.encoding import offered
+from sidedraft.verifier.encoding import offered, projection_for
 from sidedraft.verifier.facts import VerifierFacts
 from sidedraft.wire.messages import DraftFacts, TargetFacts
 
 
-def verifier_facts(vllm_config: Any, settings: VllmSettings) -> VerifierFacts:
-    """Of the draft, only its config.json is read.
+def verifier_facts(
+    vllm_config: Any, settings: VllmSettings, device: torch.device | None = None
+) -> VerifierFacts:
+    """Of the draft, only its config.json is read, and for projected rows two tensors, onto `device`: the
+    target's, the CPU if None.
 
     Raises:
         ConfigurationError: the draft cannot be what vLLM is configured for.
@@ -24,6 +31,7 @@ def verifier_facts(vllm_config: Any, settings: VllmSettings) -> VerifierFacts:
     model, speculative = vllm_config.model_config, vllm_config.speculative_config
     draft = _draft(speculative)
     parallel = vllm_config.parallel_config
+    kinds = offered(settings.row_formats, model.dtype)
     ranks = parallel.data_parallel_size > 1 or parallel.data_parallel_index > 0
     return VerifierFacts(
         target=_target(vllm_config),
@@ -31,10 +39,21 @@ def verifier_facts(vllm_config: Any, settings: VllmSettings) -> VerifierFacts:
         max_position=model.max_model_len,
         label=f"{settings.label}-{parallel.data_parallel_index}" if ranks else settings.label,
         namespace=settings.namespace,
-        row_formats=offered((), model.dtype),
-        window=draft.shape.window,
+        row_formats=kinds,
+        projection=_projection(speculative, kinds, model.dtype, device or torch.device("cpu")),
         features=settings.features,
     )
+
+
+def _projection(
+    speculative: Any, kinds: Sequence[str], dtype: torch.dtype, device: torch.device
+) -> ContextProjection | None:
+    given = speculative.draft_model_config
+    try:
+        return projection_for(kinds, _folder(given.model, given.revision), dtype=dtype, device=device)
+    except (CheckpointError, OSError) as error:
+        expected = f"plain formats, or a folder with the draft's weights ({error})"
+        raise _wrong("row_formats", ", ".join(kinds), expected) from None
 
 
 def _draft(speculative: Any) -> DraftConfig:

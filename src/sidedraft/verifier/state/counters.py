@@ -59,7 +59,9 @@ class Counters:
     heartbeats: int = 0
     rows_sent: int = 0
     rows_skipped: int = 0
-    """Rows a windowed draft will not see: not sent."""
+    """Rows that no draft of their request can see: not sent."""
+    bytes_skipped: int = 0
+    """What they would have had."""
     rows_dropped: int = 0
     """Rows that found no staging buffer in time: a hole in the draft's context."""
     rows_known: int = 0

@@ -27,6 +27,8 @@ class Entry:
     depth: int
     rows_at: int
     row_count: int
+    horizon: int = 0
+    """Prefix length at which the first draft will be wanted."""
     rows_skip: int = 0
     """Leading rows of the caller's that do not travel; `rows_at` and `row_count` are those that do."""
     prefix: Tokens | None = None

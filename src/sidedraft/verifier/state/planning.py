@@ -38,7 +38,6 @@ class Planner:
         cuts: list[Cut] = []
         for index, entry in enumerate(entries):
             request = self._note(now, entry)
-            ladder.counters.rows_skipped += entry.rows_skip
             made = self._advance(now, step, index, entry, request)
             if made is None:
                 request.missed = True
@@ -77,7 +76,8 @@ class Planner:
         request = ladder.requests.get(entry.key)
         if request is None:
             record = TokenRecord(NO_TOKENS if entry.prefix is None else entry.prefix)
-            request = RequestState(entry.key, next(self._ids), record, entry.context_key, entry.private)
+            private = entry.private or not ladder.settings.sharing
+            request = RequestState(entry.key, next(self._ids), record, entry.context_key, private)
             ladder.requests[entry.key] = ladder.by_id[request.wire_id] = request
         request.record.put(entry.first, entry.tokens)
         self._figures.judge(request, entry)
@@ -96,6 +96,7 @@ class Planner:
         if entry.end > min(agreement.limits.context, agreement.max_position):
             self._beyond(now, step, index, request)
             return None
+        self._trim(entry, agreement)
         opening = None
         if not request.open:
             held_back = self._held_back(now, request, agreement)
@@ -128,6 +129,22 @@ class Planner:
         if depth:
             self._ask(now, step, index, request, entry, depth)
         return made
+
+    def _trim(self, entry: Entry, agreement: Agreement) -> None:
+        """Leave out the rows that no proposal of this request will be shown, unless others are to have them.
+
+        A row is visible from an anchor less than a window behind it, and anchors only move on: the next one
+        is the entry's end, or inside a prompt its horizon.
+        """
+        if agreement.window is None or agreement.retain == "all":
+            return
+        anchor = entry.end if entry.depth else max(entry.end, entry.horizon)
+        skip = min(entry.row_count, max(0, anchor - (agreement.window - 1) - entry.rows_at))
+        entry.rows_at += skip
+        entry.row_count -= skip
+        entry.rows_skip += skip
+        self._ladder.counters.rows_skipped += skip
+        self._ladder.counters.bytes_skipped += skip * agreement.row_bytes
 
     def _held_back(self, now: float, request: RequestState, agreement: Agreement) -> NoDraft | None:
         """Why it cannot be opened now, or None."""
