@@ -13,12 +13,12 @@ from sidedraft.settings.wire import WireLimits
 
 Seconds = Annotated[float, Meta(gt=0, le=3600, description="seconds, above 0 and at most 3600")]
 Factor = Annotated[float, Meta(ge=1, le=100, description="a factor from 1 to 100")]
+Count = Annotated[int, Meta(ge=1, le=4096, description="a count from 1 to 4096")]
 RowFormats = Annotated[
     tuple[Annotated[str, Meta(pattern=r"^(projected|(projected-)?(f32|bf16|f16|fp8))\Z")], ...],
     Meta(max_length=16, description="names such as fp8, projected or projected-fp8; see docs/drafts.md"),
 ]
 """`projected` alone means projected rows in the target's own dtype."""
-Count = Annotated[int, Meta(ge=1, le=4096, description="a count from 1 to 4096")]
 
 
 class VerifierSettings(Settings, frozen=True, kw_only=True):
@@ -51,11 +51,11 @@ class VerifierSettings(Settings, frozen=True, kw_only=True):
     """Greatest depth ever asked for; the server's is agreed below it."""
     staging_segments: Annotated[int, Meta(ge=0, le=4096, description="a count from 0 to 4096")] = 128
     """Most send buffers, of a bulk frame each, that rows may wait in while the engine goes on: as many as the
+    largest step has frames. Made when needed. 0: `submit` returns when the server has taken the rows in."""
     row_formats: RowFormats = ()
     """Preferred formats of rows, best first; those of the target's dtype follow."""
     sharing: bool = True
     """Context may be found by other requests and taken over from them; False: every request is private."""
-    largest step has frames. Made when needed. 0: `submit` returns when the server has taken the rows in."""
     strict_identity: bool = False
     """Refuse a server whose target is only partly known to be ours."""
     server_key: KeyFile | None = None
