@@ -48,6 +48,7 @@ ENGINE_COUNTERS: Mapping[str, tuple[str, str]] = {
     "rows_computed": ("computed_rows", "Context rows written from what was received."),
     "rows_restored": ("index_hit_rows", "Context rows found in the prefix index instead."),
     "rows_dropped": ("duplicate_rows", "Context rows received for positions that had one."),
+    "rows_unseen": ("unseen_rows", "Context rows received that no proposal of their request can see."),
     "rows_without_room": ("hole_rows", "Context rows received that the pool had no place for."),
     "blocks_published": ("blocks_published", "Blocks entered into the prefix index."),
     "collisions": ("collisions", "Blocks kept private because the index had an equal one."),
@@ -57,8 +58,8 @@ ENGINE_COUNTERS: Mapping[str, tuple[str, str]] = {
 
 ENGINE_GAUGES: Mapping[str, tuple[str, str]] = {
     "queued": ("queued", "Advances that wait for the engine."),
-    "requests": ("requests", "Requests open."),
     "most_waited": ("proposal_slices_max", "The most ingest slices that a proposal has waited for."),
+    "requests": ("requests", "Requests open."),
     "index": ("index_blocks", "Blocks in the prefix index."),
     "blocks_total": ("pool_blocks", "Blocks of the pool."),
 }

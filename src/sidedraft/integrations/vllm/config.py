@@ -17,6 +17,7 @@ from sidedraft.integrations.vllm.given import Given
 from sidedraft.integrations.vllm.unsupported import unsupported
 from sidedraft.settings import Settings, SettingsError, VerifierSettings, build, check_each
 from sidedraft.settings.keys import KeyFile, check_keys
+from sidedraft.settings.verifier import RowFormats
 from sidedraft.transport.address import AddressError, for_connecting, parse_address
 from sidedraft.transport.keys import KeyFileError, read_verifier_keys
 
@@ -24,6 +25,9 @@ PREFIX = "SIDEDRAFT_"
 SECTION = "sidedraft"
 METHODS = ("dspark", "dflash")
 """`method` of vLLM's speculative config for which drafts may come from a server."""
+
+_LISTS = frozenset({"features", "row_formats"})
+"""Settings that a variable gives as names with commas between."""
 
 _SIMILAR = 0.8
 """`difflib` ratio above which an unknown variable is taken for a misspelt setting. Other variables with the
@@ -55,6 +59,10 @@ class VllmSettings(Settings, frozen=True, kw_only=True):
     """Shown in the server's status and metrics."""
     namespace: Name = "default"
     """Verifiers of one namespace share context on the server."""
+    row_formats: RowFormats = ()
+    """Preferred formats of rows, best first; those of the target's dtype follow."""
+    sharing: bool = True
+    """Context may be found by other requests and taken over from them."""
     strict_identity: bool = False
     """Refuse a server whose target is only partly known to be this one."""
     features: Annotated[tuple[Name, ...], Meta(max_length=64, description="a list of names")] = ()
@@ -78,6 +86,8 @@ class VllmSettings(Settings, frozen=True, kw_only=True):
         """The part that the drafter takes."""
         return VerifierSettings(
             deadline=None if self.deadline_ms is None else self.deadline_ms / 1000,
+            row_formats=self.row_formats,
+            sharing=self.sharing,
             strict_identity=self.strict_identity,
             server_key=self.server_key,
             client_key=self.client_key,
@@ -155,7 +165,7 @@ def _given(vllm_config: Any, environ: Mapping[str, str]) -> Given:
 
 
 def _split(name: str, value: str) -> str | list[str]:
-    return [part.strip() for part in value.split(",")] if name == "features" else value
+    return [part.strip() for part in value.split(",")] if name in _LISTS else value
 
 
 def _settings(given: Given) -> VllmSettings | None:

@@ -112,7 +112,7 @@ class RemoteSpeculator(BaseSpeculator):  # type: ignore[misc] # vLLM is not ther
     def _begin_to_talk(
         self, vllm_config: Any, device: torch.device, req_states: Any, settings: VllmSettings
     ) -> None:
-        facts, runtime = verifier_facts(vllm_config, settings), runtime_for(device)
+        facts, runtime = verifier_facts(vllm_config, settings, device), runtime_for(device)
         drafter = Drafter(settings.address, facts, settings.verifier())
         weakref.finalize(self, drafter.close)
         self._table = RequestTable(drafter.release)
