@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sidedraft.transport.clients import Client, ClientList, read_clients
-from sidedraft.transport.keys import KeyFileError, make_pair
+from sidedraft.transport.keys import KeyFileError
+from support.keys import fixed_pair
 
-A, B = make_pair().public, make_pair().public
+A, B = fixed_pair(1).public, fixed_pair(2).public
 
 
 def written(path: Path, text: str) -> Path:

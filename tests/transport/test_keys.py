@@ -15,12 +15,12 @@ from zmq.utils import z85
 from sidedraft.transport.keys import (
     KeyFileError,
     check_key,
-    make_pair,
     read_public,
     read_secret,
     read_verifier_keys,
     write_pair,
 )
+from support.keys import fixed_pair
 
 
 def mode(path: Path) -> int:
@@ -84,7 +84,7 @@ def test_a_secret_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytes
         read_secret(secret)
 
 
-GOOD = make_pair()
+GOOD = fixed_pair(3)
 
 
 @pytest.mark.parametrize(
