@@ -36,9 +36,9 @@ IMPATIENT = VerifierSettings(deadline=0.02, handshake_timeout=1.0, limits=SMALL)
 """A fixed deadline, shorter than a step: an answer that is late by a step is late."""
 
 
-def facts(taps: tuple[int, ...] = TAPS, window: int | None = None) -> VerifierFacts:
+def facts(taps: tuple[int, ...] = TAPS) -> VerifierFacts:
     target = msgspec.structs.replace(TARGET, taps=taps)
-    return VerifierFacts(target=target, draft=DRAFT, max_position=1000, row_formats=("f32",), window=window)
+    return VerifierFacts(target=target, draft=DRAFT, max_position=1000, row_formats=("f32",))
 
 
 @dataclass(eq=False)
@@ -81,7 +81,6 @@ class World:
         settings: VerifierSettings = SETTINGS,
         service: float = 0.004,
         taps: tuple[int, ...] = TAPS,
-        window: int | None = None,
         told: VerifierFacts | None = None,
     ) -> None:
         self.random = Random(seed)
@@ -89,7 +88,7 @@ class World:
         self.network = FakeNetwork(self.clock, seed, queue_limit=16, reconnect_delay=0.01)
         self.server = self.make_server(service)
         self.channel = self.network.connect()
-        told = facts(taps, window) if told is None else told
+        told = facts(taps) if told is None else told
         self.shared = Shared(told, settings, self.clock, Random(seed + 1), wait=self.wait)
         self.filler = Filler(self.shared)
         logging.getLogger("sidedraft.verifier").setLevel(logging.CRITICAL)
