@@ -9,7 +9,7 @@ import pytest
 
 from sidedraft.transport.clients import Client, ClientList, read_clients
 from sidedraft.transport.keys import KeyFileError
-from support.keys import fixed_pair
+from support.fixed_keys import fixed_pair
 
 A, B = fixed_pair(1).public, fixed_pair(2).public
 

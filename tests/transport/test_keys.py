@@ -20,7 +20,7 @@ from sidedraft.transport.keys import (
     read_verifier_keys,
     write_pair,
 )
-from support.keys import fixed_pair
+from support.fixed_keys import fixed_pair
 
 
 def mode(path: Path) -> int:
