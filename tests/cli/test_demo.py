@@ -13,8 +13,8 @@ import pytest
 
 from sidedraft.cli import main as cli
 from sidedraft.cli.demonstration.assets import find_assets
-from sidedraft.cli.server_process import serving
 from sidedraft.cli.errors import CommandError
+from sidedraft.cli.server_process import serving
 from support.checkpoints import tiny_draft, tiny_target
 from support.serve_process import PATIENCE, command, environment, wait_for
 from support.text import tiny_tokenizer

@@ -6,8 +6,8 @@ import numpy as np
 
 from sidedraft.settings import VerifierSettings
 from sidedraft.verifier import submitting
-from sidedraft.verifier.pending import Pending
 from sidedraft.verifier.buffers import BufferPool
+from sidedraft.verifier.pending import Pending
 from sidedraft.verifier.state.outcome import Draft
 from sidedraft.verifier.submission import Submission
 from support.ladder_world import IMPATIENT, SETTINGS, World
