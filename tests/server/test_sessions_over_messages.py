@@ -374,23 +374,6 @@ def test_more_bulk_than_the_credit_ends_the_session() -> None:
     assert canary.answers(1)[0].outcome is Outcome.DRAFTED
 
 
-def test_more_waiting_than_a_session_may_have_is_refused_and_nothing_else(
-    bench: ServerBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer, canary = bench.peer(), bench.peer()
-    size = peer.codec.payload_size(peer.batch(opening(1)))
-    monkeypatch.setattr("sidedraft.server.reception.MAX_HELD", 2 * size)
-    monkeypatch.setattr("sidedraft.server.reception.MAX_UNANSWERED", 3)
-    for request in range(3):
-        peer.advance(opening(request))
-        bench.io_turn()
-    canary.advance(*(opening(request, 1) for request in range(4)))
-    refused = [answer.error for answer in (*peer.answers(3), *canary.answers(4))]
-    assert sorted(refused) == ["", "", "", "", "", Code.CAPACITY, Code.CAPACITY]
-    peer.advance(opening(9))
-    assert peer.answers(1)[0].outcome is Outcome.DRAFTED
-
-
 def test_refused_requests_are_not_remembered(bench: ServerBench) -> None:
     """A peer that opens ever new requests costs no memory once the engine is full."""
     peer = bench.peer()

@@ -10,6 +10,7 @@ from sidedraft.server.engine_loop import EngineLoop
 from sidedraft.server.inbox import Inbox
 from sidedraft.server.io_loop import IoLoop
 from sidedraft.server.phases import Lifecycle, Phase
+from sidedraft.server.quotas import Quotas
 from sidedraft.server.reception import Reception
 from sidedraft.server.schedule import Schedule, StepBounds
 from sidedraft.server.service import Service
@@ -51,6 +52,8 @@ class ServerBench:
         network: FakeNetwork | None = None,
         epoch: int = 77,
     ) -> None:
+        self.quotas = Quotas()
+        """To be set before `open`."""
         self.clock = VirtualClock() if clock is None else clock
         self.network = FakeNetwork(self.clock) if network is None else network
         self.lifecycle = Lifecycle()
@@ -95,7 +98,7 @@ class ServerBench:
 
     def open(self) -> None:
         """From here on sessions are possible."""
-        reception = Reception(self.engine.sequencer())
+        reception = Reception(self.engine.sequencer(), self.quotas)
         self.io.open(Service(self.facts, reception), View(self.engine_loop))
         self.lifecycle.enter(Phase.READY)
 

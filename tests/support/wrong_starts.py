@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from sidedraft.transport.keys import write_pair
 from support.checkpoints import tiny_draft, tiny_target
 from support.serve_process import PATIENCE, command, environment, sockets
 
@@ -149,6 +150,13 @@ def _in_use(shop: Workshop) -> list[str]:
     return ["--bind", f"ipc://{shop.busy_path()}"]
 
 
+def _keys(shop: Workshop, *, mode: int = 0o600, clients: str = "") -> list[str]:
+    shutil.rmtree(shop.folder / "keys", ignore_errors=True)
+    _, secret, _ = write_pair(shop.folder / "keys", "server")
+    secret.chmod(mode)
+    return ["--secret-key", str(secret), "--clients", str(shop.file("clients", clients))]
+
+
 WRONG_STARTS = (
     WrongStart("nothing given", _fixed(), ("draft", "--bundle"), alone=True),
     WrongStart("draft without target", lambda s: ["--draft", str(s.draft)], ("target",), alone=True),
@@ -183,6 +191,21 @@ WRONG_STARTS = (
         "tcp address in use", lambda s: ["--bind", f"tcp://127.0.0.1:{s.busy_port()}"], ("bind", "in use")
     ),
     WrongStart("address of another kind", _fixed("--bind", "udp://127.0.0.1:1"), ("bind", "ipc://PATH")),
+    WrongStart("keys without clients", lambda s: _keys(s)[:2], ("clients", "go together")),
+    WrongStart(
+        "a secret that others read", lambda s: _keys(s, mode=0o644), ("server.secret", "mode 0644", "0600")
+    ),
+    WrongStart("a wrong list of clients", lambda s: _keys(s, clients="a b"), ("clients, line 1", "Z85")),
+    WrongStart(
+        "keys and plain text",
+        lambda s: [*_keys(s), "--insecure-plain-text"],
+        ("insecure_plain_text", "not both"),
+    ),
+    WrongStart("keys and namespaces", lambda s: [*_keys(s), "--namespace", "x"], ("namespaces", "clients")),
+    WrongStart(
+        "no such key", lambda s: ["--secret-key", "/nowhere/k", *_keys(s)[2:]], ("/nowhere/k", "No such")
+    ),
+    WrongStart("a share above all", _fixed("--session-requests", "65"), ("session_requests", "max_requests")),
     WrongStart("open to the network", _fixed("--bind", "tcp://0.0.0.0:0"), ("bind", "insecure_plain_text")),
     WrongStart("no GPU", _fixed("--device", "cuda:99"), ("device", "cuda:99"), needs_torch=True),
     WrongStart(

@@ -30,6 +30,8 @@ CONNECT_WAIT = 2.0
 
 _FLAGS: tuple[tuple[str, type, str, str], ...] = (
     ("connect", str, "ADDRESS", "a server's ipc://PATH or tcp://HOST:PORT; without it, no drafts"),
+    ("server-key", str, "FILE", "the server's public key: encrypt, and speak with no other server"),
+    ("client-key", str, "FILE", "this verifier's own secret key (see `sidedraft keys`)"),
     ("draft", str, "DIR", "folder of the server's draft; its config.json, and weights for projected rows"),
     ("prompts", str, "FILE", 'a prompt a line; in .jsonl a line is {"prompt": TEXT} or {"ids": [ID, ...]}'),
     ("depth", int, "K", "draft tokens a step (default: the draft's own)"),
@@ -90,9 +92,15 @@ def _run(args: argparse.Namespace) -> int:
     from sidedraft.transport.address import for_connecting, parse_address
 
     if args.connect is not None:
-        for_connecting(parse_address(args.connect))
+        for_connecting(parse_address(args.connect, open_to_others=args.server_key is not None))
     formats = tuple(args.row_formats.split(",")) if args.row_formats else ()
-    settings = VerifierSettings(deadline=args.deadline, row_formats=formats, sharing=not args.no_sharing)
+    settings = VerifierSettings(
+        deadline=args.deadline,
+        row_formats=formats,
+        sharing=not args.no_sharing,
+        server_key=args.server_key,
+        client_key=args.client_key,
+    )
     prompts: list[Prompt] = list(args.prompt)
     if args.prompts is not None:
         prompts += read_prompts(Path(args.prompts))

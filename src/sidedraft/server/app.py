@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from sidedraft.server.dispatch import Dispatcher
@@ -24,6 +25,8 @@ from sidedraft.server.report import Report
 from sidedraft.settings import HTTP_OFF, ServerSettings
 from sidedraft.transport.address import default_address
 from sidedraft.transport.base import Listener, TransportError
+from sidedraft.transport.clients import ClientList
+from sidedraft.transport.keys import KeyFileError, read_secret
 
 ENGINE_GRACE = 7.0
 """Seconds the engine thread has to come to its end: more than its drain."""
@@ -38,10 +41,14 @@ def listen(settings: ServerSettings) -> Listener:
     """The listener over ZeroMQ that the settings ask for."""
     from sidedraft.transport.zmq import ZmqListener
 
+    keys = None
+    if settings.secret_key is not None and settings.clients is not None:
+        keys = (read_secret(Path(settings.secret_key)), ClientList(Path(settings.clients)))
     return ZmqListener(
         settings.bind or default_address(),
         settings.wire(),
         insecure_plain_text=settings.insecure_plain_text,
+        keys=keys,
     )
 
 
@@ -81,6 +88,8 @@ class DraftServer:
         parts = self.parts
         try:
             listener = self._make_listener(parts.settings)
+        except KeyFileError as error:
+            return Ending(WRONG_INPUT, f"keys: {error}")
         except TransportError as error:
             return Ending(WRONG_INPUT, f"bind: {error}")
         address, status = listener.address, "" if http is None else http.address

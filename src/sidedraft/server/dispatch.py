@@ -134,11 +134,12 @@ class Dispatcher:
                 self._end(session, error.code, error.detail)
 
     def _join_bulk(self, event: Received) -> Session | None:
-        """A bulk connection names its session, which is a secret between the session's ends."""
+        """A bulk connection names its session, a secret between the session's ends, and has its key."""
         seen = peek(event.frames) if event.lane is Lane.BULK else None
         session = None if seen is None else self.sessions.of_id(seen.session)
-        if session is not None:
-            self.sessions.join_bulk(session, event.peer)
+        if session is None or session.client != self._listener.client(event.peer, Lane.BULK):
+            return None
+        self.sessions.join_bulk(session, event.peer)
         return session
 
     def _stranger(self, event: Received) -> None:
@@ -171,6 +172,7 @@ class Dispatcher:
             owner=self._owners,
             peer=peer,
             now=self._clock(),
+            client=self._listener.client(peer, Lane.CONTROL),
         )
         if isinstance(made, m.Refusal):
             self._outbound.refuse(peer, made)

@@ -97,6 +97,7 @@ class Exchange:
                 self._counters.stale.add()
             else:
                 for answer in answers:
+                    session.answered(answer)
                     if answer.outcome is Outcome.REFUSED:
                         self._reception.refused(session, answer)
                 self._send_answers(session, serial, answers, spent)

@@ -12,9 +12,8 @@ from sidedraft.device import DeviceError, resolve_device, resolve_dtype
 from sidedraft.drafts import CheckpointError, Draft, load_draft, read_config
 from sidedraft.engine import Engine, MemoryPlan, plan_memory
 from sidedraft.server.ending import StartError
-from sidedraft.server.reception import MAX_HELD
 from sidedraft.server.report import Report
-from sidedraft.settings import ServerSettings, SettingsError, WireLimits, format_bytes
+from sidedraft.settings import ServerSettings, SettingsError, format_bytes
 from sidedraft.targets.facts import read_target_facts
 from sidedraft.wire.messages import TargetFacts
 
@@ -61,7 +60,7 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
         ingest_bytes=part.ingest_slice,
     )
     check()
-    report.note(_describe(plan, device, dtype, settings.wire()))
+    report.note(_describe(plan, device, dtype, settings.wire().bulk_credit + settings.session_bytes))
 
     def progress(done: int, total: int) -> None:
         check()
@@ -75,13 +74,13 @@ def _load(settings: ServerSettings, report: Report, check: Callable[[], None]) -
     return Loaded(draft, Engine(draft, plan, retain=settings.retain), _target(draft, target))
 
 
-def _describe(plan: MemoryPlan, device: torch.device, dtype: torch.dtype, limits: WireLimits) -> str:
-    received = format_bytes(limits.bulk_credit + MAX_HELD)
+def _describe(plan: MemoryPlan, device: torch.device, dtype: torch.dtype, messages: int) -> str:
+    """`messages`: bytes of one verifier's that may wait."""
     return "\n".join(
         [
             f"memory plan ({device}, {name_of(dtype)}):",
             str(plan),
-            f"{received:>12}  besides: messages of one verifier, at most",
+            f"{format_bytes(messages):>12}  besides: messages of one verifier, at most",
         ]
     )
 

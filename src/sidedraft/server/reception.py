@@ -5,28 +5,21 @@ from __future__ import annotations
 from sidedraft.engine import Sequencer, Work
 from sidedraft.server.inbox import Order, ReleaseOwner, ReleaseRequest
 from sidedraft.server.job import Job, Receipt
+from sidedraft.server.quotas import Quotas
 from sidedraft.server.sessions import Session
-from sidedraft.settings import MIB
 from sidedraft.transport.base import Lane
 from sidedraft.wire.advance import Advance, Answer
 from sidedraft.wire.batch import AdvanceBatch, refusal
-from sidedraft.wire.errors import Code, WireError
 from sidedraft.wire.limits import MAX_ID
 from sidedraft.wire.messages import Release
-
-MAX_UNANSWERED = 16384
-"""Advances of one session that may wait for the engine: far above what a verifier has requests for, and a
-bound for a peer that only sends."""
-
-MAX_HELD = 64 * MIB
-"""Bytes of control payload of one session that may wait for the engine. Bulk has its credit."""
 
 
 class Reception:
     """Between messages and the engine's inbox. Owned by the I/O thread."""
 
-    def __init__(self, sequencer: Sequencer) -> None:
+    def __init__(self, sequencer: Sequencer, quotas: Quotas = Quotas()) -> None:  # noqa: B008 - frozen
         self._sequencer = sequencer
+        self._quotas = quotas
         self._orders: list[Order] = []
         self._credits: dict[int, int] = {}
 
@@ -46,11 +39,14 @@ class Reception:
         `size` is the payload's, in bytes.
         """
         refused = list(batch.refused)
-        room = max(0, MAX_UNANSWERED - session.unanswered)
-        if lane is Lane.CONTROL and session.held[lane] + size > MAX_HELD:
-            room = 0
-        accepted, beyond = batch.advances[:room], batch.advances[room:]
-        refused += [_too_many(advance) for advance in beyond]
+        accepted: list[Advance] = []
+        for advance in batch.advances:
+            error = self._quotas.exceeded(session, advance, lane, size, len(accepted))
+            if error is None:
+                session.take(advance)
+                accepted.append(advance)
+            else:
+                refused.append(error)
         receipt = Receipt(session.owner, lane, size, len(accepted))
         session.held[lane] += size
         if not accepted:
@@ -104,9 +100,7 @@ class Reception:
             self._credits[receipt.owner] = self._credits.get(receipt.owner, 0) + receipt.size
 
     def _push(self, session: Session, job: Job) -> None:
-        request, generation = job.advance.request, job.advance.generation
         session.unanswered += 1
-        session.requests[request] = max(generation, session.requests.get(request, 0))
         duplicates = self._sequencer.duplicates
         self._forward(self._sequencer.push(job))
         if self._sequencer.duplicates > duplicates:
@@ -147,15 +141,3 @@ def _as_job(work: Work) -> Job:
     if not isinstance(work, Job):
         raise TypeError(f"expected a Job, got {type(work).__name__}")
     return work
-
-
-def _too_many(advance: Advance) -> WireError:
-    return WireError(
-        Code.CAPACITY,
-        "advances",
-        "too many unanswered",
-        f"at most {MAX_UNANSWERED} advances and {MAX_HELD} bytes waiting",
-        request=advance.request,
-        generation=advance.generation,
-        number=advance.number,
-    )

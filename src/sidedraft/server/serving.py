@@ -12,6 +12,7 @@ from sidedraft.server.io_loop import IoLoop
 from sidedraft.server.loader import Loaded, load, name_of
 from sidedraft.server.parts import Parts
 from sidedraft.server.phases import Phase
+from sidedraft.server.quotas import Quotas
 from sidedraft.server.reception import Reception
 from sidedraft.server.schedule import Schedule, StepBounds
 from sidedraft.server.service import Service
@@ -50,8 +51,12 @@ def run_engine(parts: Parts, io: IoLoop, address: str, http: str) -> None:
     view = _View(loop)
     parts.board.facts |= status_facts(settings, loaded)
     parts.board.engine = view
+    reception = Reception(
+        loaded.engine.sequencer(held=settings.wire().held),
+        Quotas(waiting=settings.session_bytes, rows=settings.session_rows),
+    )
     facts = server_facts(settings, loaded, parts.epoch)
-    io.open(Service(facts, Reception(loaded.engine.sequencer(held=settings.wire().held))), view)
+    io.open(Service(facts, reception), view)
     if not parts.lifecycle.enter(Phase.READY):
         raise Stopped
     report.note(_banner(parts, loaded, address, http))

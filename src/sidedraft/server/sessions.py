@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from sidedraft.transport.base import Lane, PeerId
+from sidedraft.transport.clients import Client
+from sidedraft.wire.advance import Advance, Answer
 from sidedraft.wire.agreement import Agreement
 from sidedraft.wire.codec import Codec
 from sidedraft.wire.headers import End
@@ -40,10 +42,16 @@ class Session:
     """Its bulk connection, known from its first message there."""
     report: Report | None = None
     """Its verifier's latest word on itself. Read by any thread."""
+    client: Client | None = None
+    """Whose key it has; None where there are no keys."""
     requests: dict[int, int] = field(default_factory=dict)
     """Requests that are open, or about to be, and their generation."""
+    rows: int = 0
+    """Context rows that it sent and its requests hold, as far as the engine has told."""
     unanswered: int = 0
     """Advances taken and not yet answered."""
+    _rows: dict[int, int] = field(default_factory=dict)
+    """The same, by request."""
     held: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(Lane, 0))
     """Bytes of payload that unanswered advances read from. On the bulk lane: credit not yet given back."""
 
@@ -55,10 +63,35 @@ class Session:
         """What every message of the session carries."""
         return {"session": self.agreement.session, "epoch": self.agreement.epoch}
 
+    def rows_with(self, advance: Advance) -> int:
+        """Rows held if this advance is taken: a new generation takes the place of what its request held."""
+        replaced = advance.generation > self.requests.get(advance.request, advance.generation)
+        return self.rows + advance.row_count - (self._rows.get(advance.request, 0) if replaced else 0)
+
+    def take(self, advance: Advance) -> None:
+        """An advance is on its way to the engine: its request is open, or about to be."""
+        if advance.generation > self.requests.get(advance.request, -1):
+            self._set_rows(advance.request, 0)
+            self.requests[advance.request] = advance.generation
+        if advance.generation == self.requests[advance.request]:
+            self._set_rows(advance.request, self._rows.get(advance.request, 0) + advance.row_count)
+
+    def answered(self, answer: Answer) -> None:
+        """A request holds no more rows than the engine says; what was found in the index was not sent."""
+        sent = self._rows.get(answer.request)
+        if sent is not None and self.requests.get(answer.request) == answer.generation:
+            self._set_rows(answer.request, min(sent, answer.rows_present))
+
     def close_request(self, request: int, generation: int) -> None:
         """This generation of a request, and those before it, are over."""
         if self.requests.get(request, generation + 1) <= generation:
             del self.requests[request]
+            self._set_rows(request, 0)
+
+    def _set_rows(self, request: int, count: int) -> None:
+        self.rows += count - self._rows.pop(request, 0)
+        if count:
+            self._rows[request] = count
 
 
 class Sessions:

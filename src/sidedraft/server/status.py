@@ -110,11 +110,13 @@ def describe(session: Session, now: float) -> dict[str, Any]:
     agreement = session.agreement
     return {
         "verifier": session.verifier,
+        "client": None if session.client is None else session.client.name,
         "namespace": agreement.namespace,
         "identity": agreement.identity,
         "row_format": agreement.row_format.kind,
         "max_depth": agreement.max_depth,
         "requests": len(session.requests),
+        "rows": session.rows,
         "unanswered": session.unanswered,
         "bytes_held": {lane.value: count for lane, count in session.held.items()},
         "silent_seconds": round(max(0.0, now - session.heard), 3),

@@ -9,7 +9,8 @@ from msgspec import Meta
 from sidedraft.settings.base import Settings
 from sidedraft.settings.engine import Depth, EngineSettings, Memory, Requests, Window
 from sidedraft.settings.errors import SettingsError
-from sidedraft.settings.units import GIB
+from sidedraft.settings.keys import KeyFile
+from sidedraft.settings.units import GIB, MIB
 from sidedraft.settings.wire import WireLimits
 
 HTTP_OFF = "off"
@@ -46,6 +47,10 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """Where verifiers connect; None is an ipc socket in the runtime directory."""
     insecure_plain_text: bool = False
     """Allow `bind` to an address other hosts can reach, without encryption."""
+    secret_key: KeyFile | None = None
+    """File with this server's secret key: everything is encrypted, and only `clients` come in."""
+    clients: KeyFile | None = None
+    """File that lists the clients' public keys and rights; read again when it changes."""
     http: HttpAddress = HTTP_ADDRESS
     kv_memory: Memory = 1 * GIB
     window: Window | None = None
@@ -54,6 +59,12 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     """Which rows of a prompt are kept: those that proposals of its own request can see, or all, for requests
     that share a part of it. Verifiers send no others."""
     max_requests: Requests = 64
+    session_requests: Requests | None = None
+    """Of those, how many one session may have; None: all but an eighth, so that none takes every place."""
+    session_bytes: Memory = 64 * MIB
+    """Bytes of one session's small messages that may wait for the engine."""
+    session_rows: Window | None = None
+    """Context rows that one session's open requests may hold of those it sent; None for no bound."""
     max_depth: Depth | None = None
     block_size: Literal[16, 32, 64, 128] = 16
     namespaces: Namespaces = ("default",)
@@ -78,6 +89,23 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             raise SettingsError("bundle", self.bundle, "either --bundle or --draft and --target, not both")
         if self.lease_ms < 2 * self.heartbeat_ms:
             raise SettingsError("lease_ms", self.lease_ms, f"at least two heartbeats of {self.heartbeat_ms}")
+        if (self.secret_key is None) != (self.clients is None):
+            field = "secret_key" if self.secret_key is None else "clients"
+            raise SettingsError(field, None, "a file: secret_key and clients go together")
+        if self.secret_key is not None and self.insecure_plain_text:
+            raise SettingsError("insecure_plain_text", True, "either keys or plain text, not both")
+        if self.clients is not None and self.namespaces != ("default",):
+            raise SettingsError(
+                "namespaces", self.namespaces, "none: the file of clients says who may use which"
+            )
+        if self.session_requests is not None and self.session_requests > self.max_requests:
+            raise SettingsError(
+                "session_requests", self.session_requests, f"at most max_requests, {self.max_requests}"
+            )
+        if self.session_bytes < WireLimits().control_payload:
+            raise SettingsError(
+                "session_bytes", self.session_bytes, f"at least a message, {WireLimits().control_payload}"
+            )
         if self.http != HTTP_OFF and int(self.http.rpartition(":")[2]) > 65535:
             raise SettingsError("http", self.http, "a port up to 65535")
 
@@ -92,5 +120,6 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
         )
 
     def wire(self) -> WireLimits:
-        """The bounds offered to sessions: no session may hold more requests than the engine has."""
-        return WireLimits(requests=self.max_requests)
+        """The bounds offered to sessions."""
+        share = self.max_requests - self.max_requests // 8
+        return WireLimits(requests=self.session_requests or share)

@@ -107,6 +107,14 @@ class ClientList:
         return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
+def client_line(name: str, key: str, namespaces: tuple[str, ...]) -> str:
+    """A client as the list has it. Raises KeyFileError: a name that the list cannot hold."""
+    for word in (name, *namespaces):
+        if NAME.fullmatch(word) is None:
+            raise KeyFileError(Path(name), f"the name {word[:_SHOWN]!r}", NAME_EXPECTED)
+    return " ".join([name, key, *([",".join(namespaces)] if namespaces else [])])
+
+
 def _read(path: Path, number: int, line: str) -> Client:
     words = line.split()
     if len(words) not in (2, 3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from sidedraft.integrations.vllm import aliases
 from sidedraft.integrations.vllm.config import ConfigurationError, VllmSettings, load
+from sidedraft.transport.keys import write_pair
 from support.vllm_stub import vllm_config
 
 ADDRESS = "ipc:///run/sidedraft/draft.sock"
@@ -62,10 +64,14 @@ def test_an_address_is_enough() -> None:
     assert load(engine({"address": ADDRESS}, method="dflash"), {}) == expected
 
 
-def test_every_setting_is_read_from_variables() -> None:
+def test_every_setting_is_read_from_variables(tmp_path: Path) -> None:
+    _, _, server_key = write_pair(tmp_path, "server")
+    _, client_key, _ = write_pair(tmp_path, "engine")
     environ = {
         "SIDEDRAFT_ADDRESS": "tcp://10.0.0.7:7000",
-        "SIDEDRAFT_INSECURE_PLAIN_TEXT": "1",
+        "SIDEDRAFT_INSECURE_PLAIN_TEXT": "0",
+        "SIDEDRAFT_SERVER_KEY": str(server_key),
+        "SIDEDRAFT_CLIENT_KEY": str(client_key),
         "SIDEDRAFT_DEADLINE_MS": "12.5",
         "SIDEDRAFT_LABEL": "left",
         "SIDEDRAFT_NAMESPACE": "tenant-a",
@@ -78,7 +84,9 @@ def test_every_setting_is_read_from_variables() -> None:
     settings = load(engine(), environ)
     assert settings == VllmSettings(
         address="tcp://10.0.0.7:7000",
-        insecure_plain_text=True,
+        insecure_plain_text=False,
+        server_key=str(server_key),
+        client_key=str(client_key),
         deadline_ms=12.5,
         label="left",
         namespace="tenant-a",
@@ -89,6 +97,19 @@ def test_every_setting_is_read_from_variables() -> None:
         timing_log_interval=100,
     )
     assert set(environ) == {f"SIDEDRAFT_{name.upper()}" for name in VllmSettings.__struct_fields__}
+
+
+def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    _, client_key, _ = write_pair(tmp_path, "engine")
+    _, _, server_key = write_pair(tmp_path, "server")
+    far = {"SIDEDRAFT_ADDRESS": "tcp://10.0.0.7:7000"}
+    assert "client_key: None" in errors(far | {"SIDEDRAFT_SERVER_KEY": str(server_key)})
+    both = far | {"SIDEDRAFT_SERVER_KEY": str(server_key), "SIDEDRAFT_CLIENT_KEY": str(client_key)}
+    assert "either keys or plain text" in errors(both | {"SIDEDRAFT_INSECURE_PLAIN_TEXT": "1"})
+    client_key.chmod(0o644)
+    said = errors(both)
+    assert f"{client_key}: mode 0644" in said
+    assert len(said.splitlines()) == 1
 
 
 def test_the_drafter_gets_its_part() -> None:
