@@ -41,6 +41,9 @@ class KeyFileError(TransportError):
     def __init__(self, path: Path, found: str, expected: str, line: int | None = None) -> None:
         where = f"{path}" if line is None else f"{path}, line {line}"
         super().__init__(f"{where}: {found}; expected {expected}")
+        self.path = path
+        self.found = found
+        self.expected = expected
 
 
 @dataclass(frozen=True, slots=True)

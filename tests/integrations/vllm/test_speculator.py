@@ -43,7 +43,7 @@ def speculators(folder: Path, group: Any = None) -> Iterator[Callable[..., tuple
             words.append(DepthWord(folder / f"word-{len(words)}", create=True))
             return words[-1]
 
-        patch.setattr(speculator, "verifier_facts", lambda config, given: FACTS)
+        patch.setattr(speculator, "verifier_facts", lambda *_: FACTS)
         patch.setattr(speculator, "publish", publish)
 
         def make(random: Random | None = None, **changes: Any) -> tuple[World, Listener]:

@@ -80,7 +80,7 @@ class VllmSettings(Settings, frozen=True, kw_only=True):
         try:
             read_verifier_keys(self.server_key, self.client_key)
         except KeyFileError as error:
-            raise SettingsError("keys", str(error), "files made by `sidedraft keys`") from None
+            raise SettingsError("keys", error.path, f"{error.expected}; found {error.found}") from None
 
     def verifier(self) -> VerifierSettings:
         """The part that the drafter takes."""
