@@ -12,7 +12,7 @@ import sidedraft
 from sidedraft.cli.errors import WRONG_INPUT, CommandError, print_error
 from sidedraft.settings import SettingsError
 
-COMMANDS = ("serve", "status", "pack", "generate", "keys", "train", "demo")
+COMMANDS = ("serve", "status", "pack", "generate", "keys", "bench", "train", "demo")
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it."""
 

@@ -5,6 +5,7 @@ field, the value and what was expected.
 """
 
 from sidedraft.settings.base import Settings, build, check_each
+from sidedraft.settings.bench import BenchSettings
 from sidedraft.settings.engine import EngineSettings
 from sidedraft.settings.environment import cache_directory, runtime_directory
 from sidedraft.settings.errors import SettingsError
@@ -20,6 +21,7 @@ __all__ = [
     "HTTP_OFF",
     "KIB",
     "MIB",
+    "BenchSettings",
     "EngineSettings",
     "ServerSettings",
     "Settings",
